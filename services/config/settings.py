@@ -1,0 +1,149 @@
+"""The one table of settings: every name, default, bound and meaning, a class for each program.
+
+Building one of these reads nothing but its arguments; `load` in `sources.py` merges flags, environment and file.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import NoDecode
+
+from services.config.legal import Legal
+
+DrafterMode = Literal["ngram", "mtp", "dflash", "dflash2"]
+
+
+def _address(value: str) -> str:
+    host, _, port = value.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ValueError("not an address")
+    return value
+
+
+def _split(value: object) -> object:
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+def _distinct(value: Sequence[str]) -> Sequence[str]:
+    if len(set(value)) < len(value):
+        raise ValueError("repeated")
+    return value
+
+
+Address = Annotated[str, AfterValidator(_address), Legal("HOST:PORT")]
+# Flags and the environment write a list with commas.
+DrafterModes = Annotated[
+    tuple[DrafterMode, ...],
+    NoDecode,
+    BeforeValidator(_split),
+    AfterValidator(_distinct),
+    Legal(f"one or more of {', '.join(get_args(DrafterMode))}, each once"),
+]
+
+
+class Settings(BaseModel):
+    """Checked once, then never changed."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True, protected_namespaces=()
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_not_one(cls, value: object, info: ValidationInfo) -> object:
+        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation is not bool:
+            raise ValueError("a truth value is no number")
+        return value
+
+
+class TargetSettings(Settings):
+    listen: Address = Field(default="127.0.0.1:0", description="gRPC address; port 0 takes a free one")
+    model: Path = Field(description="Hugging Face folder of the model")
+    model_name: str | None = Field(
+        default=None, min_length=1, description="name clients use; default: the folder's name"
+    )
+    dtype: Literal["bf16", "fp32"] = Field(default="bf16", description="number format of weights and cache")
+    threads: int | None = Field(default=None, ge=1, le=1024, description="threads that compute; default: the CPU quota")
+    context: int | None = Field(
+        default=None, ge=2, le=2**24, description="longest prompt + output; default: the model's"
+    )
+    cache_rows: int = Field(default=65536, ge=16, le=2**28, description="positions of all running sequences together")
+    max_sequences: int = Field(default=64, ge=1, le=4096, description="sequences that run at once")
+    queue: int = Field(default=64, ge=0, le=65536, description="sequences that may wait; more are refused with 429")
+    prefill_chunk: int = Field(
+        default=32, ge=1, le=2**20, description="prompt positions of one sequence computed in a round"
+    )
+    round_tokens: int = Field(default=256, ge=1, le=2**20, description="rows of all sequences computed in a round")
+    drafter: Address | None = Field(default=None, description="gRPC address of the drafter; default: no speculation")
+    draft_timeout_ms: float = Field(default=250, gt=0, le=60_000, description="longest wait for the drafts of a round")
+    first_draft_timeout_ms: float = Field(
+        default=2000, gt=0, le=60_000, description="the same while fewer than eight draft times are known"
+    )
+    breaker_misses: int = Field(
+        default=5, ge=1, le=1000, description="unanswered rounds after which the drafter is left alone"
+    )
+    breaker_rest_s: float = Field(default=1.0, gt=0, le=3600, description="how long it is left alone")
+    max_draft_tokens: int = Field(default=15, ge=1, le=15, description="longest draft a request may ask for")
+    max_stop_strings: int = Field(default=16, ge=0, le=1024, description="stop strings in a request")
+    max_stop_string_chars: int = Field(default=256, ge=1, le=65536, description="characters in a stop string")
+    max_logprobs: int = Field(default=20, ge=0, le=1024, description="alternatives a request may ask for at each token")
+    max_logit_bias: int = Field(default=1024, ge=0, le=2**20, description="ids in a request's logit_bias")
+    grace_s: float = Field(default=30, ge=0, le=3600, description="time for running sequences to end after SIGTERM")
+
+
+class DrafterSettings(Settings):
+    listen: Address = Field(default="127.0.0.1:0", description="gRPC address; port 0 takes a free one")
+    modes: DrafterModes = Field(default=("ngram",), min_length=1, description="drafters to load, with commas between")
+    max_contexts: int = Field(default=256, ge=1, le=2**20, description="sequences it drafts for at once")
+    ngram_min: int = Field(default=2, ge=1, le=64, description="shortest suffix that the n-gram drafter looks up")
+    ngram_max: int = Field(default=8, ge=1, le=64, description="longest suffix that the n-gram drafter looks up")
+    ngram_draft_tokens: int = Field(
+        default=7, ge=1, le=15, description="drafts of the n-gram drafter when nobody asks otherwise"
+    )
+    grace_s: float = Field(default=5, ge=0, le=3600, description="time for open turns to end after SIGTERM")
+
+    @model_validator(mode="after")
+    def _shortest_before_longest(self) -> Self:
+        if self.ngram_min > self.ngram_max:
+            raise ValueError(f"ngram_min must be at most ngram_max ({self.ngram_max}), not {self.ngram_min}")
+        return self
+
+
+class GatewaySettings(Settings):
+    listen: Address = Field(default="127.0.0.1:8000", description="HTTP address; port 0 takes a free one")
+    grpc_listen: Address = Field(default="127.0.0.1:8001", description="gRPC address; port 0 takes a free one")
+    target: Address = Field(description="gRPC address of the target")
+    max_body_bytes: int = Field(
+        default=8 * 2**20, ge=1024, le=2**30, description="largest request; more is refused with 413"
+    )
+    max_choices: int = Field(default=128, ge=1, le=128, description="largest `n` of a request")
+    request_timeout_s: float = Field(default=600, gt=0, le=86_400, description="time a request may take")
+    grace_s: float = Field(default=30, ge=0, le=3600, description="time for running requests to end after SIGTERM")
+
+
+class ServeSettings(Settings):
+    port: int = Field(
+        default=8000, ge=0, le=65535, description="HTTP port of the gateway on loopback; 0 takes a free one"
+    )
+    grpc_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="gRPC port of the gateway; default: the next one, or free when `port` is 0",
+    )
+    grace_s: float = Field(default=35, ge=0, le=3600, description="time for each program to end before it is killed")
+    restart_first_s: float = Field(
+        default=1, gt=0, le=3600, description="wait before the first restart of a dead program"
+    )
+    restart_longest_s: float = Field(default=30, gt=0, le=3600, description="the wait doubles up to this")
