@@ -10,11 +10,6 @@ from services.wire.clients import drafter_channel
 from services.wire.serving import drafter_service, serving
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 class Echo(DrafterServiceServicer):
     """Does what the test says, then answers."""
 
