@@ -2,8 +2,8 @@
 
 import asyncio
 import json
+import shlex
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -83,7 +83,7 @@ def greeting(url: str, grpc: str | None, model: str) -> str:
         "temperature": 0,
         "stream": True,
     }
-    curl = f"curl -N {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{json.dumps(body)}'"
+    curl = f"curl -N {url}/v1/chat/completions -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
     return f"\n{model} is ready on {url}{f' and gRPC {grpc}' if grpc else ''}. Try:\n\n{curl}\n"
 
 

@@ -44,13 +44,14 @@ class Supervisor:
         with _signals() as received:
             keeping = asyncio.create_task(self._keep(when_started))
             asked = asyncio.create_task(received.get())
-            await asyncio.wait({keeping, asked}, return_when=asyncio.FIRST_COMPLETED)
-            asked.cancel()
-            if not keeping.done():
+            try:
+                await asyncio.wait({keeping, asked}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
                 self._log.line("tandem", "stopping; a second signal kills")
+                asked.cancel()
                 keeping.cancel()
-            await asyncio.wait({keeping})
-            await self._stop(received)
+                await asyncio.wait({keeping})
+                await self._stop(received)
         if not keeping.cancelled():
             await keeping
 
