@@ -1,6 +1,32 @@
-"""Fixtures for every layer."""
+"""Fixtures for every layer, and the time each layer took."""
+
+from collections import Counter
+from pathlib import Path
 
 import pytest
+
+from services.errors import BadCheckpoint
+from services.shipped.prepare import default_model
+
+
+def pytest_terminal_summary(terminalreporter):
+    seconds, count = Counter(), Counter()
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        folder = Path(report.nodeid).parts[1]
+        seconds[folder] += report.duration
+        count[folder] += report.when == "call"
+    terminalreporter.section("time by folder")
+    for folder, took in seconds.most_common():
+        terminalreporter.write_line(f"{folder:<12} {count[folder]:>5} tests {took:>8.1f} s")
+
+
+@pytest.fixture(scope="session")
+def model():
+    """The folder of the embedded model; `make test` prepares it."""
+    try:
+        return default_model()
+    except BadCheckpoint as missing:
+        pytest.fail(str(missing))
 
 
 @pytest.fixture(scope="session")

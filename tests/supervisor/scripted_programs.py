@@ -13,19 +13,17 @@ import json, os, signal, sys
 role, address, at_start, at_term = sys.argv[1:]
 def say(text):
     print(text, file=sys.stderr, flush=True)
-def term(*_):
-    say("asked to end")
-    if at_term == "ends":
-        sys.exit(0)
-signal.signal(signal.SIGTERM, term)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 if at_start == "fails":
     say("cannot start")
     sys.exit(3)
 if at_start == "listens":
     print(json.dumps({"role": role, "address": address.replace(":0", ":4711")}), flush=True)
 say(f"{os.getpid()} {at_start} on {address}")
-while True:
-    signal.pause()
+while signal.sigwait({signal.SIGTERM}):
+    say("asked to end")
+    if at_term == "ends":
+        sys.exit(0)
 """
 
 
