@@ -9,6 +9,9 @@ from tandem.v1 import types_pb2
 
 from services.errors import InvalidRequest
 
+DRAFT_PROTOCOL_VERSION = 1
+"""Of the stream between target and drafter; both sides must have the same."""
+
 Value = TypeVar("Value", bound=int)
 
 
@@ -67,6 +70,12 @@ class TensorBytes:
     dtype: str
     shape: tuple[int, ...]
     data: bytes
+
+    def split(self, rows: int) -> tuple["TensorBytes", "TensorBytes"]:
+        """The first `rows` rows, and the others."""
+        row, cut = self.shape[1:], rows * ITEM_BYTES[self.dtype] * math.prod(self.shape[1:])
+        head = TensorBytes(self.dtype, (rows, *row), self.data[:cut])
+        return head, TensorBytes(self.dtype, (self.shape[0] - rows, *row), self.data[cut:])
 
 
 def tensor_message(tensor: TensorBytes) -> types_pb2.Tensor:

@@ -123,6 +123,11 @@ class Server:
         self._gate.refusal = None
         await self._say(health_pb2.HealthCheckResponse.SERVING)
 
+    async def not_ready(self) -> None:
+        """Health says so, for whoever chooses among servers. Calls still go through: a servicer that depends on a
+        peer knows best what it can do without it."""
+        await self._say(health_pb2.HealthCheckResponse.NOT_SERVING)
+
     async def draining(self) -> None:
         """No new calls; running ones go on. Leaving `serving` does this too."""
         self._gate.refusal = "the service is shutting down"

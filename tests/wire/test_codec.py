@@ -75,3 +75,11 @@ def test_a_broken_tensor_names_what_is_broken(message, field):
     with pytest.raises(InvalidRequest) as refused:
         tensor_of(message, field="taps")
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_a_tensor_is_split_between_rows(rows):
+    tensor = TensorBytes("bf16", (3, 1, 2), bytes(range(12)))
+    head, rest = tensor.split(rows)
+    assert (head.shape, rest.shape) == ((rows, 1, 2), (3 - rows, 1, 2))
+    assert (head.data, rest.data) == (tensor.data[: 4 * rows], tensor.data[4 * rows :])

@@ -1,0 +1,124 @@
+"""The sequences of one stream: what each was fed, what waits to be absorbed, and the contexts that hold it.
+
+      0 ............ fed ............ end
+        in the contexts | waits here
+
+The bookkeeping (`offer`, `take`) runs on the event loop; `make`, `absorb` and `free`, which touch contexts, run on the
+compute thread, one job after another.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from services.drafter.interface import AnyDrafter, Feed
+from services.drafter.messages import Open
+from services.errors import InvalidRequest, Overloaded
+
+
+class Capacity:
+    """How many sequences may be open on all streams of the process together."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.taken = 0
+
+    def take(self) -> None:
+        if self.taken >= self.limit:
+            raise Overloaded(f"{self.limit} sequences are open; no more fit")
+        self.taken += 1
+
+    def give_back(self) -> None:
+        self.taken -= 1
+
+
+class FedSequence:
+    """One epoch of one sequence: positions 0 .. fed - 1 were given to its contexts, up to `end` were received, and
+    `last_id` has position `end`."""
+
+    def __init__(self, request: Open, drafters: Mapping[str, AnyDrafter]) -> None:
+        self.id, self.epoch = request.sequence, request.epoch
+        self.max_positions = request.opening.max_positions
+        self.drafters = drafters
+        self.contexts: dict[str, Any] = {}
+        self.fed = self.end = 0
+        self.last_id = request.opening.first_id
+        self.is_open = True
+        self._opening = request.opening
+        self._waiting: deque[Feed] = deque()
+
+    def offer(self, feed: Feed) -> bool:
+        """Let a feed wait. Positions known already are skipped; False when some before it are missing."""
+        if feed.end > self.max_positions:
+            raise InvalidRequest(f"fed up to {feed.end} of {self.max_positions} positions", field="feed.ids")
+        if feed.start > self.end:
+            return False
+        if feed.end > self.end:
+            self._waiting.append(feed.split(self.end)[1])
+            self.end, self.last_id = feed.end, feed.ids[-1]
+        return True
+
+    def take(self, end: int) -> list[Feed]:
+        """What waits before position `end`, to be absorbed now."""
+        taken = []
+        while self.fed < end and self._waiting:
+            feed = self._waiting.popleft()
+            if feed.end > end:
+                feed, rest = feed.split(end)
+                self._waiting.appendleft(rest)
+            taken.append(feed)
+            self.fed = feed.end
+        return taken
+
+    def make(self) -> None:
+        self.contexts = {mode: drafter.open(self._opening) for mode, drafter in self.drafters.items()}
+
+    def absorb(self, feeds: Iterable[Feed]) -> None:
+        for feed in feeds:
+            for mode, context in self.contexts.items():
+                self.drafters[mode].absorb(context, feed)
+
+    def free(self) -> None:
+        """Idempotent."""
+        contexts, self.contexts = self.contexts, {}
+        for mode, context in contexts.items():
+            self.drafters[mode].close(context)
+
+
+class FedSequences:
+    """The open sequences of one stream."""
+
+    def __init__(self, drafters: Mapping[str, AnyDrafter], capacity: Capacity) -> None:
+        self._drafters = drafters
+        self._capacity = capacity
+        self._open: dict[int, FedSequence] = {}
+
+    def open(self, request: Open) -> FedSequence:
+        """A new sequence; the caller has closed the one of an earlier epoch."""
+        if not request.modes:
+            raise InvalidRequest("a sequence is opened for at least one mode", field="open.modes")
+        for mode in request.modes:
+            if mode not in self._drafters:
+                raise InvalidRequest(f"{mode} was not welcomed", field="open.modes")
+        self._capacity.take()
+        sequence = FedSequence(request, {mode: self._drafters[mode] for mode in request.modes})
+        self._open[sequence.id] = sequence
+        return sequence
+
+    def find(self, id: int, epoch: int, *, field: str) -> FedSequence | None:
+        """The open sequence; None when the message is of an epoch that is over."""
+        sequence = self._open.get(id)
+        if sequence is None or epoch > sequence.epoch:
+            raise InvalidRequest(f"sequence {id} is not open in epoch {epoch}", field=field)
+        return sequence if epoch == sequence.epoch else None
+
+    def close(self, id: int) -> FedSequence | None:
+        """The sequence that was open; its contexts are to be freed."""
+        sequence = self._open.pop(id, None)
+        if sequence is not None:
+            sequence.is_open = False
+            self._capacity.give_back()
+        return sequence
+
+    def close_all(self) -> list[FedSequence]:
+        return [sequence for id in list(self._open) if (sequence := self.close(id))]

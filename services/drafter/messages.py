@@ -1,0 +1,101 @@
+"""What crosses one stream between a target and this process, as plain values."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from services.drafter.interface import Description, Draft, Feed, Opening
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """The target that a stream belongs to."""
+
+    vocab_size: int
+    hidden_size: int
+    weights_fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open:
+    sequence: int
+    epoch: int
+    modes: tuple[str, ...]
+    opening: Opening
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceFeed:
+    sequence: int
+    epoch: int
+    feed: Feed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSequence:
+    sequence: int
+    epoch: int
+    frontier: int
+    anchor: int
+    mode: str
+    max_draft_tokens: int
+    feed: Feed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    number: int
+    sequences: Sequence[TurnSequence]
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    sequence: int
+
+
+Request = Open | SequenceFeed | Turn | Close
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    mode: str
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    drafters: Sequence[Description]
+    refusals: Sequence[Refusal]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    sequence: int
+    epoch: int
+    frontier: int
+    anchor: int
+    draft: Draft
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposals:
+    turn: int
+    proposals: Sequence[Proposal]
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    sequence: int
+    epoch: int
+    fed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    sequence: int
+    epoch: int
+    fed: int
+
+
+Response = Welcome | Proposals | Ack | Behind
