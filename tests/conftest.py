@@ -38,4 +38,4 @@ def anyio_backend():
 async def one_event_loop(anyio_backend):
     """All async tests share a loop: gRPC's poller is one for the process, and events it still holds for a closed loop
     would fail whichever test comes next."""
-    yield
+    yield  # noqa: PT022  (the loop lives as long as the fixture)
