@@ -19,7 +19,7 @@ from services.config.cpus import cpu_quota
 from services.config.legal import legal_values
 from services.config.settings import EMBEDDED
 from services.config.sources import role_of, variable
-from services.errors import TandemError
+from services.errors import BadCheckpoint, TandemError
 
 app = typer.Typer(
     help="Serves large language models with speculative decoding that cannot change the answer.",
@@ -119,10 +119,7 @@ def serve(flags: Flags, config: Path | None) -> None:
     load(GatewaySettings, flags={"target": "127.0.0.1:0"}, file=config)
     checked = load(TargetSettings, flags=for_target, file=config)
     if checked.model == EMBEDDED:
-        # In a process of its own: the conversion takes memory that a supervisor should not keep.
-        done = subprocess.run([sys.executable, "-m", "services.cli", "model", "prepare"], stdout=subprocess.DEVNULL)
-        if done.returncode:
-            sys.exit(done.returncode)
+        _make_embedded_model()
     asyncio.run(serve(settings, target_flags=for_target, config=config))
 
 
@@ -148,6 +145,18 @@ class Progress:
         if now != self._last:
             print(f"model: {stage} {now[1] * 25} %", file=sys.stderr, flush=True)
             self._last = now
+
+
+def _make_embedded_model() -> None:
+    """In a process of its own, because the conversion takes memory that a supervisor should not keep."""
+    from services.shipped.prepare import default_model
+
+    try:
+        default_model()
+    except BadCheckpoint:
+        done = subprocess.run([sys.executable, "-m", "services.cli", "model", "prepare"], stdout=subprocess.DEVNULL)
+        if done.returncode:
+            sys.exit(done.returncode)
 
 
 def _with_model(settings: TargetSettings) -> TargetSettings:
