@@ -19,7 +19,8 @@ class Drafting:
         self.instance = uuid.uuid4().hex
         self.descriptions = [drafter.description for drafter in drafters]
         self._drafters = {drafter.description.mode: drafter for drafter in drafters}
-        self._capacity, self._thread = capacity, thread
+        self.capacity = capacity
+        self._thread = thread
         self._sessions: WeakSet[Session] = WeakSet()
         self._draining = False
 
@@ -41,7 +42,7 @@ class Drafting:
             for mode, reason in reasons.items()
             if reason is not None
         ]
-        session = Session(welcomed, self._capacity, self._thread)
+        session = Session(welcomed, self.capacity, self._thread)
         self._sessions.add(session)
         return Welcome([drafter.description for drafter in welcomed.values()], refusals), session
 

@@ -102,6 +102,8 @@ class Session:
 
     async def _read(self, requests: AsyncIterator[Request]) -> None:
         async for request in requests:
+            if self._draining:
+                return
             match request:
                 case Turn():
                     entries = self._entries(request)
