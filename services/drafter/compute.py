@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from services.drafter.contexts import FedSequence
@@ -15,18 +16,18 @@ from services.drafter.interface import Ask, Draft, Feed
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """Absorb `feeds`, then draft; no drafts are wanted when only a feed is absorbed."""
+class Work:
+    """Absorb `feeds`, then draft at most so many tokens; none are wanted when only a feed is absorbed."""
 
     sequence: FedSequence
     feeds: Sequence[Feed]
-    mode: str | None = None
+    mode: str = ""
     max_draft_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One draft for each task, in order."""
+    """One draft for each piece of work, in order."""
 
     drafts: Sequence[Draft]
     elapsed_s: float
@@ -46,26 +47,27 @@ class Compute:
     def later(self, chore: Callable[[], None]) -> None:
         self._chores.append(chore)
 
-    async def run(self, tasks: Sequence[Task] = ()) -> Done:
+    async def run(self, batch: Sequence[Work] = ()) -> Done:
         """Shielded: a stream that ends must not take chores with it."""
         chores, self._chores = self._chores, []
         loop = asyncio.get_running_loop()
-        return await asyncio.shield(loop.run_in_executor(self._thread, _work, chores, tasks))
+        return await asyncio.shield(loop.run_in_executor(self._thread, _do, chores, batch))
 
 
-def _work(chores: Sequence[Callable[[], None]], tasks: Sequence[Task]) -> Done:
-    for chore in chores:
-        chore()
+def _do(chores: Sequence[Callable[[], None]], batch: Sequence[Work]) -> Done:
+    with ExitStack() as all_of_them:  # even if one fails: the others' memory must not stay behind
+        for chore in reversed(chores):
+            all_of_them.callback(chore)
     began = time.perf_counter()
-    batches: defaultdict[str, list[int]] = defaultdict(list)
-    for index, task in enumerate(tasks):
-        task.sequence.absorb(task.feeds)
-        if task.mode is not None and task.max_draft_tokens:
-            batches[task.mode].append(index)
-    drafts = [Draft()] * len(tasks)
-    for mode, batch in batches.items():
-        asks = [Ask(tasks[index].sequence.contexts[mode], tasks[index].max_draft_tokens) for index in batch]
-        drafter = tasks[batch[0]].sequence.drafters[mode]
-        for index, draft in zip(batch, drafter.draft(asks), strict=True):
+    asking: defaultdict[str, list[int]] = defaultdict(list)
+    for index, work in enumerate(batch):
+        work.sequence.absorb(work.feeds)
+        if work.max_draft_tokens:
+            asking[work.mode].append(index)
+    drafts = [Draft()] * len(batch)
+    for mode, indices in asking.items():
+        asks = [Ask(batch[index].sequence.contexts[mode], batch[index].max_draft_tokens) for index in indices]
+        drafter = batch[indices[0]].sequence.drafters[mode]
+        for index, draft in zip(indices, drafter.draft(asks), strict=True):
             drafts[index] = draft
     return Done(drafts, time.perf_counter() - began)

@@ -38,19 +38,23 @@ class FedSequence:
 
     def __init__(self, request: Open, drafters: Mapping[str, AnyDrafter]) -> None:
         self.id, self.epoch = request.sequence, request.epoch
-        self.max_positions = request.opening.max_positions
         self.drafters = drafters
         self.contexts: dict[str, Any] = {}
         self.fed = self.end = 0
         self.last_id = request.opening.first_id
         self.is_open = True
         self._opening = request.opening
+        self._max_positions = request.opening.max_positions
+        self._taps = max(drafter.description.taps for drafter in drafters.values())
         self._waiting: deque[Feed] = deque()
 
-    def offer(self, feed: Feed) -> bool:
+    def offer(self, feed: Feed, *, field: str) -> bool:
         """Let a feed wait. Positions known already are skipped; False when some before it are missing."""
-        if feed.end > self.max_positions:
-            raise InvalidRequest(f"fed up to {feed.end} of {self.max_positions} positions", field="feed.ids")
+        if feed.end > self._max_positions:
+            raise InvalidRequest(f"fed up to {feed.end} of {self._max_positions} positions", field=f"{field}.ids")
+        taps = 0 if feed.taps is None else feed.taps.shape[1]
+        if self._taps and taps != self._taps:
+            raise InvalidRequest(f"{taps} taps; {self._taps} are needed", field=f"{field}.taps")
         if feed.start > self.end:
             return False
         if feed.end > self.end:
@@ -71,7 +75,8 @@ class FedSequence:
         return taken
 
     def make(self) -> None:
-        self.contexts = {mode: drafter.open(self._opening) for mode, drafter in self.drafters.items()}
+        for mode, drafter in self.drafters.items():
+            self.contexts[mode] = drafter.open(self._opening)
 
     def absorb(self, feeds: Iterable[Feed]) -> None:
         for feed in feeds:
@@ -93,13 +98,18 @@ class FedSequences:
         self._capacity = capacity
         self._open: dict[int, FedSequence] = {}
 
-    def open(self, request: Open) -> FedSequence:
-        """A new sequence; the caller has closed the one of an earlier epoch."""
+    def check(self, request: Open) -> None:
+        current = self._open.get(request.sequence)
+        if request.epoch <= (current.epoch if current else 0):
+            raise InvalidRequest(f"epoch {request.epoch} has been", field="open.epoch")
         if not request.modes:
             raise InvalidRequest("a sequence is opened for at least one mode", field="open.modes")
         for mode in request.modes:
             if mode not in self._drafters:
                 raise InvalidRequest(f"{mode} was not welcomed", field="open.modes")
+
+    def open(self, request: Open) -> FedSequence:
+        """A new sequence. The request is checked, and an earlier epoch closed."""
         self._capacity.take()
         sequence = FedSequence(request, {mode: self._drafters[mode] for mode in request.modes})
         self._open[sequence.id] = sequence

@@ -44,7 +44,8 @@ class Drafting:
         ]
         session = Session(welcomed, self.capacity, self._thread)
         self._sessions.add(session)
-        return Welcome([drafter.description for drafter in welcomed.values()], refusals), session
+        descriptions = [drafter.description for drafter in welcomed.values()]
+        return Welcome(self.instance, descriptions, refusals), session
 
     def drain(self) -> None:
         """End every stream once the turns it received are answered. A stream would outlive any grace otherwise."""

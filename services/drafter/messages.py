@@ -64,6 +64,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
+    instance: str
     drafters: Sequence[Description]
     refusals: Sequence[Refusal]
 

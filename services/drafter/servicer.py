@@ -27,8 +27,8 @@ class DrafterServicer(DrafterServiceServicer):
     ) -> AsyncIterator[pb.DraftResponse]:
         hello = hello_of(await anext(request_iterator, None))
         welcome, session = self._drafting.greet(hello)
-        yield response_of(welcome, self._drafting.instance)
+        yield response_of(welcome)
         requests = (request_of(request, hello) async for request in request_iterator)
         async with aclosing(session.run(requests)) as responses:
             async for response in responses:
-                yield response_of(response, self._drafting.instance)
+                yield response_of(response)

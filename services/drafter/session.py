@@ -8,10 +8,10 @@ passed over.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 
-from services.drafter.compute import Compute, Task
+from services.drafter.compute import Compute, Work
 from services.drafter.contexts import Capacity, FedSequence, FedSequences
 from services.drafter.interface import AnyDrafter, Feed
 from services.drafter.messages import (
@@ -74,10 +74,9 @@ class Session:
                 if self._turns:
                     number, entries = self._turns.popleft()
                     self._turn_room.release()
-                    behind, reached = self._sort(entries)
-                    for sequence, _ in behind:
-                        yield Behind(sequence.id, sequence.epoch, sequence.fed)
-                    yield await self._propose(number, reached)
+                    for notice in self._behind(entries):
+                        yield notice
+                    yield await self._propose(number, entries)
                 elif self._draining:
                     raise Unavailable("the drafter is shutting down")
                 elif reading.done():
@@ -112,11 +111,15 @@ class Session:
                 case SequenceFeed():
                     self._feed(request)
                 case Open():
-                    self._close(request.sequence)
-                    self._compute.later(self._sequences.open(request).make)
+                    self._open(request)
                 case Close():
                     self._close(request.sequence)
             self._wake.set()
+
+    def _open(self, request: Open) -> None:
+        self._sequences.check(request)
+        self._close(request.sequence)
+        self._compute.later(self._sequences.open(request).make)
 
     def _close(self, id: int) -> None:
         if sequence := self._sequences.close(id):
@@ -128,7 +131,7 @@ class Session:
         sequence = self._sequences.find(request.sequence, request.epoch, field="feed.sequence")
         if sequence is None:
             return
-        if not sequence.offer(request.feed):
+        if not sequence.offer(request.feed, field="feed"):
             self._notices[sequence.id] = Behind(sequence.id, sequence.epoch, sequence.fed)
         elif sequence.fed < sequence.end:
             self._feeding[sequence.id] = sequence
@@ -151,7 +154,9 @@ class Session:
         """Take the entry's feed, and hold the entry against what the sequence knows then."""
         if request.mode not in sequence.drafters:
             raise InvalidRequest(f"the sequence was not opened for {request.mode}", field=f"{field}.mode")
-        if request.feed is not None and sequence.offer(request.feed) and sequence.fed < sequence.end:
+        if request.feed is not None:
+            sequence.offer(request.feed, field=f"{field}.feed")
+        if sequence.fed < sequence.end:
             self._feeding[sequence.id] = sequence
         if request.frontier < sequence.end:
             raise InvalidRequest(f"positions up to {sequence.end} were fed already", field=f"{field}.frontier")
@@ -160,34 +165,32 @@ class Session:
 
     # What is computed, one job at a time.
 
-    def _sort(self, entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
-        """Entries whose context is behind, and those that reach their frontier within this turn."""
-        behind: list[Entry] = []
-        reached: list[Entry] = []
+    def _behind(self, entries: Sequence[Entry]) -> Iterator[Behind]:
         for sequence, request in entries:
-            if sequence.is_open:
-                near = request.frontier <= min(sequence.end, sequence.fed + TURN_POSITIONS)
-                (reached if near else behind).append((sequence, request))
-        return behind, reached
+            if sequence.is_open and not _near(sequence, request):
+                yield Behind(sequence.id, sequence.epoch, sequence.fed)
 
     async def _propose(self, number: int, entries: Sequence[Entry]) -> Proposals:
-        done = await self._compute.run([self._task(sequence, request) for sequence, request in entries])
+        """Draft for the entries that reach their frontier within this turn; those with nothing to propose are listed
+        too, since their feed was absorbed."""
+        reached = [entry for entry in entries if entry[0].is_open and _near(*entry)]
+        done = await self._compute.run([self._work(sequence, request) for sequence, request in reached])
         proposals = [
             Proposal(sequence.id, sequence.epoch, request.frontier, request.anchor, draft)
-            for (sequence, request), draft in zip(entries, done.drafts, strict=True)
+            for (sequence, request), draft in zip(reached, done.drafts, strict=True)
             if sequence.is_open
         ]
         return Proposals(turn=number, proposals=proposals, elapsed_s=done.elapsed_s)
 
-    def _task(self, sequence: FedSequence, request: TurnSequence) -> Task:
+    def _work(self, sequence: FedSequence, request: TurnSequence) -> Work:
         limits = sequence.drafters[request.mode].description
         fits = limits.context_length is None or request.frontier < limits.context_length
         count = min(request.max_draft_tokens, limits.max_draft_tokens) if fits else 0
-        return Task(sequence, self._take(sequence, request.frontier), request.mode, count)
+        return Work(sequence, self._take(sequence, request.frontier), request.mode, count)
 
     async def _absorb_piece(self) -> Ack | None:
         sequence = next(iter(self._feeding.values()))
-        await self._compute.run([Task(sequence, self._take(sequence, sequence.fed + PIECE_POSITIONS))])
+        await self._compute.run([Work(sequence, self._take(sequence, sequence.fed + PIECE_POSITIONS))])
         return Ack(sequence.id, sequence.epoch, sequence.fed) if sequence.is_open else None
 
     def _take(self, sequence: FedSequence, end: int) -> Sequence[Feed]:
@@ -197,3 +200,7 @@ class Session:
         if sequence.fed < sequence.end:
             self._feeding[sequence.id] = sequence
         return feeds
+
+
+def _near(sequence: FedSequence, request: TurnSequence) -> bool:
+    return request.frontier <= min(sequence.end, sequence.fed + TURN_POSITIONS)

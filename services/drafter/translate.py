@@ -112,7 +112,7 @@ def _mode(mode: SpeculationMode.ValueType, field: str) -> str:
     return MODES.name(mode, field=field) or "unspecified"
 
 
-def response_of(response: Response, instance: str) -> pb.DraftResponse:
+def response_of(response: Response) -> pb.DraftResponse:
     match response:
         case Proposals():
             proposals = pb.Proposals(turn=response.turn, proposals=[_proposal(each) for each in response.proposals])
@@ -131,7 +131,7 @@ def response_of(response: Response, instance: str) -> pb.DraftResponse:
             ]
             welcome = pb.Welcome(
                 protocol_version=DRAFT_PROTOCOL_VERSION,
-                instance=instance,
+                instance=response.instance,
                 drafters=[description_of(each) for each in response.drafters],
                 refusals=refusals,
             )

@@ -123,3 +123,23 @@ async def test_streams_are_independent(drafter, streaming):
         second.turn(2, second.entry(1, 1, 21, feed=Feed(0, [21])))
         (answer,) = await second.receive()
         assert answer.proposals[0].draft.ids == (21, 20)
+
+
+@pytest.mark.parametrize("failing", ["open", "absorb", "draft", "close"])
+async def test_a_drafter_that_fails_ends_its_stream_and_frees_the_others(drafter, streaming, failing):
+    def fail(*args):
+        raise ZeroDivisionError
+
+    other = type(drafter)("mtp")
+    async with streaming(drafter, other) as (drafting, stream):
+        for id in range(5):
+            stream.open(id, modes=("mtp",))
+        stream.turn(1)
+        await stream.receive()
+        setattr(drafter, failing, fail)
+        stream.open(9)
+        stream.turn(2, stream.entry(9, 1, 8, feed=Feed(0, [8])))
+        stream.end()
+        with pytest.raises(ZeroDivisionError):
+            await stream.rest()
+        assert (other.open_contexts, drafting.capacity.taken) == (0, 0)

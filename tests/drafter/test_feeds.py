@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
 from services.drafter.interface import Feed
-from services.drafter.messages import Ack, Behind, Proposals
+from services.drafter.messages import Ack, Behind, Proposals, SequenceFeed
 from services.errors import InvalidRequest
 from services.wire.codec import TensorBytes
 
@@ -115,12 +117,28 @@ MALFORMED = {
     ),
     "a turn with another anchor": (lambda stream: stream.turn(1, stream.entry(1, 0, 3)), "turn.sequences[0].anchor"),
     "a turn that names a sequence twice": (twice, "turn.sequences"),
+    "an open of an epoch that has been": (lambda stream: stream.open(1, epoch=1), "open.epoch"),
+    "an open of epoch 0": (lambda stream: stream.open(2, epoch=0), "open.epoch"),
     "an open for no mode": (lambda stream: stream.open(2, modes=()), "open.modes"),
     "an open for a mode that was not welcomed": (
         lambda stream: stream.open(2, modes=("ngram", "dflash")),
         "open.modes",
     ),
 }
+
+
+async def test_a_feed_without_the_taps_that_a_drafter_needs_ends_the_stream(drafter, streaming):
+    drafter.description = replace(drafter.description, tap_layers=(1, 5), needs_final_hidden=True)
+    three, two = TensorBytes("bf16", (1, 3, 4), bytes(24)), TensorBytes("bf16", (1, 2, 4), bytes(16))
+    async with streaming(drafter, streams=3) as (_, *streams):
+        for stream in streams:
+            stream.open(1)
+            await drafted(stream, stream.entry(1, 1, 11, feed=Feed(0, [11], three)))
+        for stream, taps in zip(streams, (None, two), strict=False):
+            stream.send(SequenceFeed(1, 1, Feed(1, [12], taps)))
+            with pytest.raises(InvalidRequest, match="3 are needed") as refused:
+                await stream.rest()
+            assert refused.value.field == "feed.taps"
 
 
 @pytest.mark.parametrize(("send", "field"), MALFORMED.values(), ids=MALFORMED)

@@ -135,6 +135,18 @@ async def test_feeds_that_follow_a_waiting_turn_do_not_take_part_in_it(drafter, 
     assert [answer.proposals[0].draft.ids for answer in answers] == [(1,), (3, 2, 1)]
 
 
+async def test_a_sequence_that_closes_while_its_turn_is_answered_is_left_out(drafter, streaming):
+    async with streaming(drafter) as (_, stream):
+        for id in (1, 2, 3):
+            stream.open(id)
+        stream.turn(1, stream.entry(1, 9, 1), stream.entry(2, 0, 2), stream.entry(3, 0, 3))
+        assert await stream.receive() == [Behind(1, 1, 0)]
+        stream.close(2)
+        await stream.taken_in()
+        (answer,) = await stream.receive()
+    assert [each.sequence for each in answer.proposals] == [3]
+
+
 async def test_a_draining_stream_answers_what_it_was_asked_and_then_ends_as_unavailable(drafter, streaming):
     drafter.go_on.clear()
     async with streaming(drafter) as (drafting, stream):
