@@ -21,7 +21,7 @@ def pytest_terminal_summary(terminalreporter):
 
 
 @pytest.fixture(scope="session")
-def model():
+def embedded_model():
     """The folder of the embedded model; `make test` prepares it."""
     try:
         return default_model()
