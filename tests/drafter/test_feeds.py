@@ -37,6 +37,15 @@ async def test_a_turn_whose_feed_leaves_a_hole_is_behind(drafter, streaming):
         assert (await drafted(stream, stream.entry(1, 2, 12, feed=Feed(0, [11, 12]))))[0] == {1: (12, 11, 1)}
 
 
+async def test_a_turn_whose_feed_is_long_is_behind_and_the_feed_is_absorbed_after_it(drafter, streaming):
+    async with streaming(drafter) as (_, stream):
+        stream.open(1)
+        drafts, before = await drafted(stream, stream.entry(1, 900, 11, feed=Feed(0, [11] * 900)))
+        assert (drafts, before) == ({}, [Behind(1, 1, 0)])
+        assert (await stream.receive(2))[-1] == Ack(1, 1, 900)
+        assert (await drafted(stream, stream.entry(1, 900, 11)))[0] == {1: (11, 11, 11, 11)}
+
+
 async def test_what_was_fed_before_is_passed_over_and_acknowledged(drafter, streaming):
     async with streaming(drafter) as (_, stream):
         stream.open(1)
