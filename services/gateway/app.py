@@ -1,0 +1,44 @@
+"""The HTTP face: routes, and what a probe is told."""
+
+from typing import Any
+
+from fastapi import FastAPI
+
+from services.errors import Unavailable, UnknownModel
+from services.gateway.generate import Generator
+from services.gateway.models import card
+from services.gateway.openai import errors
+from services.gateway.openai.chat import chat_routes
+
+PING_S = 15.0
+"""How often a silent stream sends a comment, so that no proxy thinks it dead."""
+
+
+def create_app(generator: Generator, *, max_body_bytes: int, ping_s: float) -> FastAPI:
+    app = FastAPI(openapi_url=None)
+    errors.install(app)
+    app.include_router(chat_routes(generator, max_body_bytes=max_body_bytes, ping_s=ping_s))
+
+    @app.get("/live")
+    async def live() -> dict[str, str]:
+        return {"status": "alive"}
+
+    @app.get("/ready")
+    async def ready() -> dict[str, str]:
+        """A generation would work now."""
+        if not generator.ready:
+            raise Unavailable("the model is not ready")
+        return {"status": "ready"}
+
+    @app.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        return {"object": "list", "data": [card(await generator.target.describe())]}
+
+    @app.get("/v1/models/{name:path}")
+    async def model(name: str) -> dict[str, Any]:
+        served = await generator.target.describe()
+        if name != served.model:
+            raise UnknownModel(f"model {name!r} is not served; served is {served.model!r}")
+        return card(served)
+
+    return app

@@ -1,0 +1,53 @@
+"""The HTTP server's life, beside the gRPC server's in one event loop."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+from services.errors import BadConfig
+
+KEEP_ALIVE_S = 75
+"""Longer than clients and proxies keep an idle connection, so that it is they who close it."""
+LAST_WORDS_S = 5
+"""After the drain: time for the last bytes to be taken by slow clients."""
+
+
+@asynccontextmanager
+async def http_serving(listen: str, app: FastAPI) -> AsyncIterator[str]:
+    """Serve on `listen` (`host:port`, port 0 for any free one) while the body runs; gives the address.
+
+    Signals are the process's business, so uvicorn's own `serve`, which takes them over, is not used.
+    """
+    host, _, port = listen.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    try:
+        listener = socket.create_server(
+            (bare, int(port)), family=socket.AF_INET6 if ":" in bare else socket.AF_INET, backlog=2048
+        )
+    except OSError as error:
+        raise BadConfig(f"listen: cannot listen on {listen}; it must be a free port of this machine") from error
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=LAST_WORDS_S,
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    await server.startup(sockets=[listener])
+    loop = asyncio.create_task(server.main_loop())
+    try:
+        yield f"{host}:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await loop
+        await server.shutdown(sockets=[listener])

@@ -1,0 +1,49 @@
+"""The ids of a request's prompt, and the room that is left behind them. Called off the event loop."""
+
+from services.errors import ContextTooLong, InvalidRequest
+from services.gateway.request import Chat, GenerationRequest, Text
+from services.gateway.targets import Served
+
+
+def encode(request: GenerationRequest, served: Served) -> list[int]:
+    """Raises InvalidRequest for a prompt that is empty or cannot be made, ContextTooLong for one that does not fit."""
+    ids = _ids(request, served)
+    field = request.name("input")
+    if not ids:
+        raise InvalidRequest(f"{field} must give a prompt of at least one token", field=field)
+    _check_room(request, len(ids), served.description.context_length)
+    return ids
+
+
+def _ids(request: GenerationRequest, served: Served) -> list[int]:
+    match request.input:
+        case Chat(messages):
+            if served.template is None:
+                field = request.name("input")
+                raise InvalidRequest(
+                    f"{field} cannot be used: {served.description.model} has no chat template", field=field
+                )
+            try:
+                return served.template.encode(served.tokenizer, messages)
+            except InvalidRequest as error:
+                field = request.name("input")
+                raise InvalidRequest(f"{field}: {error}", field=field) from error
+        case Text(text):
+            return served.tokenizer.encode(text)
+        case tokens:
+            return list(tokens.ids)
+
+
+def _check_room(request: GenerationRequest, prompt: int, context: int) -> None:
+    if prompt >= context:
+        raise ContextTooLong(
+            f"the prompt has {prompt} tokens, but the context holds {context}, prompt and output together",
+            field=request.name("input"),
+        )
+    if request.max_tokens is not None and prompt + request.max_tokens > context:
+        field = request.name("max_tokens")
+        raise ContextTooLong(
+            f"the prompt has {prompt} tokens and {field} asks for {request.max_tokens} more, "
+            f"but the context holds {context}",
+            field=field,
+        )

@@ -1,0 +1,46 @@
+"""GenerationService: proto in, one generation, proto out."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import grpc.aio
+from tandem.v1 import generation_pb2 as pb
+from tandem.v1.generation_pb2_grpc import GenerationServiceServicer
+from tandem.v1.target_pb2 import Finish
+
+from services.gateway.choice import Delta, End
+from services.gateway.generate import Generator
+from services.gateway.messages import request_of
+
+
+class Servicer(GenerationServiceServicer):
+    def __init__(self, generator: Generator) -> None:
+        self._generator = generator
+
+    async def Generate(
+        self, request: pb.GenerateRequest, context: "grpc.aio.ServicerContext[object, object]"
+    ) -> AsyncGenerator[pb.GenerateResponse, None]:
+        generation = self._generator.start(request_of(request), timeout_s=context.time_remaining())
+        async with aclosing(generation.deltas) as deltas:
+            async for delta in deltas:
+                yield _response(delta)
+
+
+def _response(delta: Delta) -> pb.GenerateResponse:
+    return pb.GenerateResponse(
+        choice=delta.choice,
+        text=delta.text,
+        tokens=delta.tokens,
+        finish=_finish(delta.finish) if delta.finish else None,
+        usage=_usage(delta.end) if delta.end else None,
+        report=delta.end.report if delta.end else None,
+    )
+
+
+def _finish(finish: Finish) -> pb.ChoiceFinish:
+    matched = finish.WhichOneof("matched")
+    return pb.ChoiceFinish(kind=finish.kind, **({matched: getattr(finish, matched)} if matched else {}))
+
+
+def _usage(end: End) -> pb.Usage:
+    return pb.Usage(prompt_tokens=end.prompt_tokens, completion_tokens=end.completion_tokens)

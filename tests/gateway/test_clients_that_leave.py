@@ -1,0 +1,86 @@
+"""A client that leaves ends its sequences at the target, whatever it was waiting for."""
+
+import asyncio
+
+import pytest
+from tandem.v1 import generation_pb2 as pb
+
+from tests.gateway.peers import BODY
+from tests.gateway.scripted_target import ends, says
+
+pytestmark = pytest.mark.anyio
+
+
+class Held:
+    """A script that stands still until the test lets it go on; `n` calls of it."""
+
+    def __init__(self, *before):
+        self.before, self.go_on = before, asyncio.Event()
+
+    def __call__(self, request):
+        return [*self.before, self.go_on, ends()]
+
+
+async def all_cancelled(target) -> None:
+    for call in target.calls:
+        await call.ended.wait()
+    assert {call.outcome for call in target.calls} == {"cancelled"}
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("before", [[], [says("a")]], ids=["before the first token", "after it"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_leaving_a_chat_cancels_its_calls(gateway, stream, before, n):
+    async with gateway(Held(*before)) as peers:
+        chat = asyncio.create_task(peers.chat(stream=stream, n=n))
+        await peers.target.called(n)
+        chat.cancel()
+        await all_cancelled(peers.target)
+        with pytest.raises(asyncio.CancelledError):
+            await chat
+        peers.target.script = lambda request: [ends("next")]
+        assert (await peers.chat()).json()["choices"][0]["message"]["content"] == "next"
+
+
+async def test_leaving_in_the_middle_of_a_long_stream_cancels_it(gateway):
+    def script(request):
+        while True:
+            yield says("word ")
+
+    async with gateway(script) as peers:
+        async with peers.http.stream("POST", "/v1/chat/completions", json=BODY | {"stream": True}) as response:
+            lines = response.aiter_lines()
+            for _ in range(10):
+                await anext(lines)
+        await all_cancelled(peers.target)
+
+
+async def test_leaving_through_the_official_client_cancels_too(gateway):
+    async with gateway(Held(says("a"))) as peers:
+        stream = await peers.openai.chat.completions.create(**BODY, stream=True)
+        await anext(aiter(stream))
+        await stream.close()
+        await all_cancelled(peers.target)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("before", [[], [says("a")]], ids=["before the first token", "after it"])
+async def test_cancelling_a_grpc_call_cancels_its_calls(gateway, before, n):
+    async with gateway(Held(*before)) as peers:
+        call = peers.stub.Generate(pb.GenerateRequest(text="hi", n=n))
+        if before:
+            await call.read()
+        await peers.target.called(n)
+        call.cancel()
+        await all_cancelled(peers.target)
+
+
+async def test_an_answer_that_ends_by_itself_cancels_nothing(gateway):
+    async with gateway() as peers:
+        await peers.chat(n=3)
+        await peers.chat(stream=True, n=3)
+        async for _ in peers.stub.Generate(pb.GenerateRequest(text="hi")):
+            pass
+        for call in peers.target.calls:
+            await call.ended.wait()
+    assert [call.outcome for call in peers.target.calls] == ["finished"] * 7
