@@ -1,0 +1,1 @@
+"""Where keys and values live. Storage knows rows, not requests."""

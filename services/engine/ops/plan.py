@@ -1,0 +1,80 @@
+"""How operators are called so that a row's bits do not depend on what else is in the call.
+
+Shape key: T rows, I and O width of a row before and after.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator that treats each row alone, and the sizes by which its kernel is chosen."""
+
+    kind: Literal["linear", "norm", "swiglu"]
+    width: int
+    out: int
+    bias: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.width}x{self.out}{'+bias' * self.bias}"
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """Calls have a multiple of `multiple` rows and at most `most`: within these bounds rows come out alike."""
+
+    multiple: int = 1
+    most: int = 64
+    packed: bool = False  # of a linear: its weight is laid out for the kernel once, at load
+
+    def __call__(self, op: Callable[[Tensor], Tensor], x_TI: Tensor) -> Tensor:
+        """`op` over rows that are already a multiple of `multiple`, in as many calls as it takes."""
+        if len(x_TI) <= self.most:
+            return op(x_TI)
+        return torch.cat([op(tile) for tile in torch.split(x_TI, self.most)])
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionPlan:
+    """Query rows of a call are padded to a multiple of `queries`, at most `most`; keys to a multiple of `keys`."""
+
+    queries: int = 16
+    most: int = 256
+    keys: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The plan of every operator of a model."""
+
+    rows: Mapping[str, RowPlan] = field(default_factory=dict)
+    attention: AttentionPlan = AttentionPlan()
+
+    def __getitem__(self, operator: Operator) -> RowPlan:
+        return self.rows[str(operator)]
+
+    @property
+    def multiple(self) -> int:
+        """What the rows of a forward are padded to. Multiples are powers of two, so the largest serves all."""
+        return max(plan.multiple for plan in self.rows.values())
+
+    def check(self, operators: Iterable[Operator]) -> None:
+        """Raises ValueError or TypeError unless the table can be used for these operators."""
+        plans = [self[operator] for operator in operators]
+        numbers = [number for plan in plans for number in (plan.multiple, plan.most)]
+        numbers += [self.attention.queries, self.attention.most, self.attention.keys]
+        if not all(type(number) is int and number > 0 for number in numbers):
+            raise ValueError("a plan has a number that is none")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"rows": {key: asdict(plan) for key, plan in self.rows.items()}, "attention": asdict(self.attention)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        rows = {key: RowPlan(**plan) for key, plan in value["rows"].items()}
+        return cls(rows, AttentionPlan(**value["attention"]))
