@@ -1,0 +1,181 @@
+"""The target's side of the drafter: connects, asks once a round, and never makes a request wait for long or fail.
+
+A drafter that is gone, slow or wrong costs acceptance only. It may come back at any time: live sequences are opened and
+fed again on the new stream when they next ask.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import grpc.aio
+from tandem.v1.drafter_pb2 import DrafterDescription, DrafterRefusal, DraftRequest, DraftResponse, Hello
+from tandem.v1.drafter_pb2_grpc import DrafterServiceStub
+
+if TYPE_CHECKING:
+    from tandem.v1.drafter_pb2_grpc import DrafterServiceAsyncStub
+
+    Call = grpc.aio.StreamStreamCall[DraftRequest, DraftResponse]
+
+from services.errors import TandemError, Unavailable
+from services.target.link.patience import Breaker, Deadline
+from services.target.link.stream import Stream
+from services.target.link.turn import Drafts
+from services.target.sequence import Sequence as Generation
+from services.wire.clients import drafter_channel
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DraftAsk:
+    """One sequence of a round: which drafter, and how many drafts at most."""
+
+    sequence: Generation
+    mode: str
+    max_draft_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """Seconds to wait: for the first and for later drafts of a round, after `misses` unanswered turns in a row, before
+    a stream that answers nothing counts as dead, and between attempts to connect."""
+
+    first_s: float
+    most_s: float
+    misses: int
+    rest_s: float
+    hang_s: float = 10.0
+    reconnect_s: float = 0.25
+
+
+class DrafterLink:
+    """`address` None: there is no drafter. `dropped` counts, by reason, what was received but not applied;
+    `unanswered` counts turns. `up` is set while drafters are here."""
+
+    def __init__(
+        self, address: str | None, hello: Hello, patience: Patience, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.up = asyncio.Event()
+        self.dropped: Counter[str] = Counter()
+        self.unanswered = 0
+        self.refusals: Sequence[DrafterRefusal] = ()
+        self._address, self._hello, self._patience, self._clock = address, hello, patience, clock
+        self._deadline = Deadline(patience.first_s, patience.most_s)
+        self._breaker = Breaker(clock, patience.misses, patience.rest_s)
+        self._stream: Stream | None = None
+        self._call: Call | None = None
+
+    @property
+    def drafters(self) -> Mapping[str, DrafterDescription]:
+        """Drafters by mode; empty while the drafter is away."""
+        return self._stream.drafters if self._stream else {}
+
+    @property
+    def open_contexts(self) -> int:
+        """Sequences that the drafter holds for us."""
+        return len(self._stream.contexts) if self._stream else 0
+
+    async def draft(self, asks: Sequence[DraftAsk]) -> Drafts:
+        """Drafts by sequence, for those that have any when the round's drafting time is up."""
+        stream = self._stream
+        if stream is None or self._breaker.open or self._still_open(stream):
+            return {}
+        entries = [stream.entry(ask.sequence, ask.mode, ask.max_draft_tokens) for ask in asks]
+        budget_s = self._deadline.seconds
+        turn = stream.begin(entries, self._clock(), budget_s)
+        await asyncio.wait([turn.answer], timeout=budget_s)
+        if turn.answer.done():
+            self._breaker.answered()
+            return turn.answer.result()
+        self.unanswered += 1
+        self._breaker.unanswered()
+        return {}
+
+    def _still_open(self, stream: Stream) -> bool:
+        """The last turn was not answered in time and still is not: ask nothing more, and give up on a dead stream."""
+        if stream.turn is None:
+            return False
+        if self._call is not None and self._clock() - stream.turn.sent_at > self._patience.hang_s:
+            self._call.cancel()
+        return True
+
+    def sync(self, sequence: Generation) -> None:
+        """A sequence committed something: feed it if a turn could not carry it."""
+        if self._stream is not None:
+            self._stream.sync(sequence)
+
+    def close(self, sequence: int) -> None:
+        """A sequence ended: its contexts are freed now, not with the next round."""
+        if self._stream is not None:
+            self._stream.close(sequence)
+
+    async def run(self) -> None:
+        """Stay connected until cancelled."""
+        said = ""
+        while self._address is not None:
+            try:
+                async with drafter_channel(self._address) as channel:
+                    await self._converse(DrafterServiceStub(channel))
+                why = "it ended the stream"
+            except grpc.aio.AioRpcError as error:
+                why = error.details() or error.code().name
+            except (TandemError, TimeoutError) as error:
+                why = str(error) or "it did not answer"
+            if why != said:
+                log.warning("drafter at %s is away (%s); decoding goes on without it", self._address, why)
+            said = why
+            await asyncio.sleep(self._patience.reconnect_s)
+
+    async def _converse(self, stub: "DrafterServiceAsyncStub") -> None:
+        """One stream, from Hello to its end."""
+        outgoing: asyncio.Queue[DraftRequest] = asyncio.Queue()
+        outgoing.put_nowait(DraftRequest(hello=self._hello))
+        self._call = call = stub.Draft()
+        writing = asyncio.create_task(_write(call, outgoing))
+        try:
+            async with asyncio.timeout(self._patience.hang_s):
+                first = await call.read()
+            if not isinstance(first, DraftResponse) or not first.HasField("welcome"):
+                raise Unavailable("its first message is not Welcome")
+            stream = Stream(first.welcome, outgoing, self._hello.vocab_size, self.dropped)
+            self._begin(stream, first.welcome.refusals)
+            while isinstance(response := await call.read(), DraftResponse):
+                if turn := stream.receive(response):
+                    self._deadline.answered(self._clock() - turn.sent_at)
+        except asyncio.CancelledError:
+            # A call that we cancelled ends like this too; only our own task's cancellation goes further.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise Unavailable("it does not answer") from None
+        finally:
+            writing.cancel()
+            call.cancel()
+            self._end()
+
+    def _begin(self, stream: Stream, refusals: Sequence[DrafterRefusal]) -> None:
+        self._stream, self.refusals = stream, refusals
+        self._breaker.answered()
+        self.up.set()
+        log.info("drafter at %s serves %s", self._address, ", ".join(stream.drafters) or "nothing")
+        for refusal in refusals:
+            log.warning("drafter %s was refused: %s", refusal.name, refusal.reason)
+
+    def _end(self) -> None:
+        if self._stream is not None:
+            self._stream.end()
+        self._stream = self._call = None
+        self.up.clear()
+
+
+async def _write(call: "Call", outgoing: asyncio.Queue[DraftRequest]) -> None:
+    """Send in order; a stream that ends is noticed by whoever reads it."""
+    with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        while True:
+            await call.write(await outgoing.get())

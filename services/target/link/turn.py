@@ -1,0 +1,57 @@
+"""One open question to the drafter, and which answers to it count.
+
+A proposal is applied only to the very (sequence, epoch, frontier, anchor) it was asked for, in the turn it was asked
+in. Ids are checked before anything uses one as an index.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tandem.v1.drafter_pb2 import Proposal, Proposals, TurnSequence
+
+Drafts = dict[int, tuple[int, ...]]
+
+
+@dataclass(slots=True)
+class Turn:
+    """`answer` resolves to the drafts by sequence; to none when the stream ends first."""
+
+    number: int
+    sent_at: float
+    asked: dict[int, TurnSequence]
+    vocab_size: int
+    answer: asyncio.Future[Drafts] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def read(self, proposals: Proposals, dropped: Counter[str]) -> Drafts:
+        """Keep what fits what was asked; count the rest in `dropped` by reason."""
+        drafts: Drafts = {}
+        for proposal in proposals.proposals:
+            asked = self.asked.get(proposal.sequence)
+            if asked is None or not _answers(proposal, asked):
+                dropped["stale"] += 1
+                continue
+            ids = proposal.ids[: asked.max_draft_tokens]
+            draft = _valid(ids, self.vocab_size)
+            dropped["overlong"] += len(proposal.ids) > len(ids)
+            dropped["invalid_id"] += len(draft) < len(ids)
+            if draft:
+                drafts[proposal.sequence] = draft
+        return drafts
+
+    def resolve(self, drafts: Drafts) -> None:
+        if not self.answer.done():
+            self.answer.set_result(drafts)
+
+
+def _answers(proposal: Proposal, asked: TurnSequence) -> bool:
+    return (proposal.epoch, proposal.frontier, proposal.anchor) == (asked.epoch, asked.frontier, asked.anchor)
+
+
+def _valid(ids: Sequence[int], vocab_size: int) -> tuple[int, ...]:
+    """The leading ids that are in the vocabulary: what follows a wrong one could only be accepted by accident."""
+    for index, id in enumerate(ids):
+        if id >= vocab_size:
+            return tuple(ids[:index])
+    return tuple(ids)

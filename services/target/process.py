@@ -1,0 +1,124 @@
+"""The target program: checks the model, opens the port, loads, serves, drains."""
+
+import asyncio
+import uuid
+from functools import partial
+
+import torch
+from tandem.v1.drafter_pb2 import Hello
+from tandem.v1.target_pb2 import Limits
+from tandem.v1.types_pb2 import Sampling
+
+from services.config.settings import TargetSettings
+from services.engine.engine import Engine
+from services.target.admission import Admission
+from services.target.background import background
+from services.target.defaults import default_sampling
+from services.target.encode import Exactness
+from services.target.link.link import DrafterLink, Patience
+from services.target.rounds import Rounds
+from services.target.scheduler import Bounds
+from services.target.servicer import Servicer, Serving
+from services.target.worker import Worker
+from services.text.files import TokenizerFiles
+from services.text.tokenizer import Tokenizer
+from services.wire.codec import DATA_TYPES, DRAFT_PROTOCOL_VERSION
+from services.wire.serving import announce, serving, stop_requested, target_service
+
+DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
+
+
+async def run(settings: TargetSettings) -> None:
+    """Serve until SIGTERM or SIGINT. Raises BadCheckpoint or BadConfig before the port opens."""
+    files = TokenizerFiles.read(settings.model)
+    tokenizer = Tokenizer(files)
+    defaults = default_sampling(files)
+    Engine.check(settings.model)
+    servicer, worker = Servicer(), Worker()
+    stop = asyncio.create_task(stop_requested())
+    # What runs in the background outlives the drain: running sequences still need their rounds.
+    async with (
+        background() as start,
+        serving(settings.listen, [target_service(servicer)], grace_s=settings.grace_s) as server,
+    ):
+        announce("target", server.address)
+        engine = await worker.run(partial(_load, settings, tokenizer))
+        link = DrafterLink(settings.drafter, _hello(settings, engine, files), _patience(settings))
+        rounds = Rounds(engine, tokenizer, link, worker, _bounds(settings))
+        servicer.serving = Serving(
+            rounds=rounds,
+            link=link,
+            admission=_admission(settings, engine, tokenizer, files.hash, defaults),
+            exactness=Exactness(engine.numerics.exact, engine.numerics.reason, engine.numerics.fingerprint),
+            files=files,
+            dtype=settings.dtype,
+        )
+        running = [start(rounds.run()), start(link.run())]
+        await server.ready()
+        done, _ = await asyncio.wait([stop, *running], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    worker.close()
+
+
+def _load(settings: TargetSettings, tokenizer: Tokenizer) -> Engine:
+    return Engine.load(
+        settings.model,
+        dtype=DTYPES[settings.dtype],
+        threads=settings.threads,
+        cache_rows=settings.cache_rows,
+        vocab_size=tokenizer.vocab_size,
+        context=settings.context,
+    )
+
+
+def _admission(
+    settings: TargetSettings, engine: Engine, tokenizer: Tokenizer, tokenizer_hash: str, defaults: Sampling
+) -> Admission:
+    return Admission(
+        model=settings.model_name or settings.model.resolve().name,
+        tokenizer_hash=tokenizer_hash,
+        vocab_size=engine.vocab_size,
+        # A sequence that could never be admitted would wait for ever.
+        context=min(engine.context, settings.cache_rows),
+        stop_ids=tokenizer.stop_ids,
+        defaults=defaults,
+        limits=Limits(
+            max_stop_strings=settings.max_stop_strings,
+            max_stop_string_chars=settings.max_stop_string_chars,
+            max_logprobs=settings.max_logprobs,
+            max_logit_bias=settings.max_logit_bias,
+            max_draft_tokens=settings.max_draft_tokens,
+        ),
+    )
+
+
+def _hello(settings: TargetSettings, engine: Engine, files: TokenizerFiles) -> Hello:
+    return Hello(
+        protocol_version=DRAFT_PROTOCOL_VERSION,
+        target_instance=uuid.uuid4().hex,
+        weights_fingerprint=engine.weights_hash,
+        tokenizer_hash=files.hash,
+        vocab_size=engine.vocab_size,
+        hidden_size=engine.hidden_size,
+        layers=engine.layers,
+        dtype=DATA_TYPES.value(settings.dtype),
+    )
+
+
+def _patience(settings: TargetSettings) -> Patience:
+    return Patience(
+        first_s=settings.first_draft_timeout_ms / 1e3,
+        most_s=settings.draft_timeout_ms / 1e3,
+        misses=settings.breaker_misses,
+        rest_s=settings.breaker_rest_s,
+    )
+
+
+def _bounds(settings: TargetSettings) -> Bounds:
+    return Bounds(
+        max_sequences=settings.max_sequences,
+        max_waiting=settings.queue,
+        prefill_chunk=settings.prefill_chunk,
+        round_tokens=settings.round_tokens,
+    )

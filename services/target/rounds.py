@@ -1,0 +1,144 @@
+"""The round loop: draft, verify, accept, cut, commit, emit. It exists once, for every mode, streamed or not.
+
+Runs on the event loop; the model runs on its own thread, with one hand-off each way a round. Sequences join and leave
+at round boundaries only.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from functools import partial
+
+from services.engine.sampling import Rules
+from services.errors import Internal, TandemError, Unavailable, Unsupported
+from services.target.cut import Cutter
+from services.target.link.link import DraftAsk, DrafterLink
+from services.target.model import Model
+from services.target.policy import Decision, decide
+from services.target.report import Report
+from services.target.request import Request
+from services.target.scheduler import Bounds, Scheduler
+from services.target.sequence import Sequence
+from services.target.sink import Sink, Update
+from services.target.step import Progress, Work, step
+from services.target.worker import Worker
+from services.text.tokenizer import Tokenizer
+
+log = logging.getLogger(__name__)
+
+
+class Rounds:
+    """All running generations of one model."""
+
+    def __init__(self, model: Model, tokenizer: Tokenizer, link: DrafterLink, worker: Worker, bounds: Bounds) -> None:
+        self._model, self._tokenizer, self._link, self._worker = model, tokenizer, link, worker
+        self.scheduler = Scheduler(model, bounds)
+        self._numbers = itertools.count(1)
+        self._work = asyncio.Event()
+
+    async def generate(self, request: Request) -> AsyncGenerator[Update, None]:
+        """Run one sequence. Closing the iterator, or an error of its reader, ends it within one round."""
+        sequence = self._submit(request)
+        try:
+            async for update in sequence.sink.updates():
+                yield update
+        finally:
+            sequence.ended = True
+            self._work.set()
+
+    async def run(self) -> None:
+        """Serve until cancelled; whatever still runs then fails with Unavailable."""
+        try:
+            while True:
+                await self._work.wait()
+                self._work.clear()
+                while self._boundary():
+                    await self._round()
+        finally:
+            for sequence in (*self.scheduler.waiting, *self.scheduler.running):
+                self._fail(sequence, Unavailable("the target is stopping"))
+            self._boundary()
+
+    def _submit(self, request: Request) -> Sequence:
+        decision = self._decide(request, len(request.prompt))
+        if request.speculation.strict and decision.reason is not None:
+            raise Unsupported(
+                f"speculation mode {request.speculation.mode!r} cannot run ({decision.reason}) and `strict` is set",
+                field="speculation.mode",
+            )
+        sequence = Sequence(
+            id=next(self._numbers),
+            request=request,
+            ids=list(request.prompt),
+            rules=Rules(request.sampling, request.prompt, request.stop_ids),
+            cutter=Cutter(request, self._tokenizer),
+            sink=Sink(),
+        )
+        self.scheduler.submit(sequence)
+        self._work.set()
+        return sequence
+
+    def _boundary(self) -> bool:
+        """Between rounds: let the ended leave and the waiting join. False when nobody is left to run."""
+        for sequence in self.scheduler.sweep():
+            self._link.close(sequence.id)
+        self.scheduler.admit()
+        return bool(self.scheduler.running)
+
+    async def _round(self) -> None:
+        works = await self._plan()
+        try:
+            outcome = await self._worker.run(partial(step, self._model, works))
+        except Exception as error:
+            # A step that fails has moved nothing it could be trusted to continue from; only its sequences end.
+            log.exception("a step over %d sequences failed", len(works))
+            for work in works:
+                self._fail(work.sequence, error if isinstance(error, TandemError) else Internal("the step failed"))
+            return
+        for progress in outcome:
+            self._publish(progress)
+
+    async def _plan(self) -> list[Work]:
+        decoding = self.scheduler.decoding()
+        for sequence in self.scheduler.running:
+            sequence.decide(self._decide(sequence.request, len(sequence.ids)))
+        drafts = await self._draft(decoding)
+        works = [
+            Work(sequence, (sequence.ids[-1], *draft), wanted=1 + len(draft), mode=_mode(sequence))
+            for sequence in decoding
+            for draft in [drafts.get(sequence.id, ())]
+        ]
+        return works + list(self.scheduler.prefills(sum(work.wanted for work in works)))
+
+    async def _draft(self, decoding: list[Sequence]) -> Mapping[int, tuple[int, ...]]:
+        asks = []
+        for sequence in decoding:
+            assert sequence.current is not None, "decided at the start of the round"
+            # A round emits one token more than it drafts, so the limit also keeps blocks inside the reserved rows.
+            length = min(sequence.current.max_draft_tokens, sequence.remaining - 1)
+            if length > 0:
+                asks.append(DraftAsk(sequence, sequence.current.mode, length))
+        return await self._link.draft(asks) if asks else {}
+
+    def _decide(self, request: Request, context: int) -> Decision:
+        return decide(request.speculation, context, self._link.drafters)
+
+    def _publish(self, progress: Progress) -> None:
+        sequence = progress.sequence
+        if progress.finish is None:
+            self._link.sync(sequence)
+        if not progress.kept:
+            return
+        assert sequence.resolved is not None, "decided before its first step"
+        report = Report.snapshot(sequence.request, sequence.resolved, sequence.counters)
+        sequence.sink.put(Update(progress.kept, report, progress.finish))
+        sequence.ended |= progress.finish is not None
+
+    def _fail(self, sequence: Sequence, error: TandemError) -> None:
+        sequence.sink.fail(error)
+        sequence.ended = True
+
+
+def _mode(sequence: Sequence) -> str:
+    return sequence.current.mode if sequence.current else "none"

@@ -1,0 +1,152 @@
+"""A drafter comes and goes, is late, or talks nonsense: acceptance changes, and nothing that was late is applied."""
+
+import asyncio
+from itertools import chain, repeat
+
+import pytest
+
+from services.errors import Unsupported
+from services.target.link.link import Patience
+from services.target.link.patience import Breaker, Deadline
+from tests.target.harness import HASTY, PATIENT, plain_answer, request, system, tokens, truth_of
+from tests.target.scripted_drafter import ScriptedDrafter
+
+pytestmark = pytest.mark.anyio
+
+PROMPT = tuple(range(20))
+
+
+async def drive(asked: list, script, *, count: int = 1, patience: Patience = PATIENT):
+    """Run the requests together; returns the updates, the link and the drafter."""
+    drafter = ScriptedDrafter(truth_of(asked), iter(script))
+    async with system(drafter, patience=patience) as running:
+        answers = [await asyncio.gather(*map(running.answer, asked)) for _ in range(count)]
+        await running.settled()
+        if count > 1:
+            await drafter.all_closed()
+        return answers[-1], running.link, drafter
+
+
+def accepted(updates) -> int:
+    return updates[-1].report.counters.total("accepted")
+
+
+async def test_a_right_drafter_has_every_draft_accepted() -> None:
+    asked = request(PROMPT, 33, max_draft_tokens=7)
+    [updates], _, drafter = await drive([asked], repeat(("right", 7)))
+    counters = updates[-1].report.counters
+    assert tokens(updates) == plain_answer(asked)
+    assert (counters.total("rounds"), counters.total("accepted")) == (4, 28)
+    assert counters.by_origin == {"first": 1, "accepted": 28, "bonus": 4}
+    assert counters.by_mode["ngram"].accepted_per_position == [4] * 7
+    assert drafter.turns == 4
+
+
+async def test_a_wrong_first_draft_is_never_committed() -> None:
+    asked = request(PROMPT, 12)
+    [updates], _, _ = await drive([asked], repeat(("wrong_first", 5)))
+    assert tokens(updates) == plain_answer(asked)
+    assert accepted(updates) == 0
+    assert updates[-1].report.counters.by_origin["correction"] == updates[-1].report.counters.total("rounds")
+
+
+@pytest.mark.parametrize("kind", ["late", "stale_frontier", "stale_epoch", "stale_anchor", "other_sequence"])
+async def test_an_answer_to_another_question_is_dropped_and_counted_never_applied(kind: str) -> None:
+    asked = request(PROMPT, 12)
+    [updates], link, _ = await drive([asked], repeat((kind, 5)), patience=HASTY if kind == "late" else PATIENT)
+    assert tokens(updates) == plain_answer(asked)
+    assert updates[-1].report.counters.total("drafted") == 0
+    if kind == "late":
+        assert link.unanswered > 0
+    else:
+        assert link.dropped["stale"] > 0
+
+
+async def test_ids_outside_the_vocabulary_never_reach_the_model() -> None:
+    asked = request(PROMPT, 30)
+    [updates], link, _ = await drive([asked], repeat(("huge_ids", 6)))
+    assert tokens(updates) == plain_answer(asked)
+    assert link.dropped["invalid_id"] > 0
+    assert accepted(updates) > 0, "what came before the wrong id is still used"
+
+
+async def test_more_drafts_than_asked_for_are_cut() -> None:
+    asked = request(PROMPT, 30, max_draft_tokens=2)
+    [updates], link, _ = await drive([asked], repeat(("overlong", 2)))
+    counters = updates[-1].report.counters
+    assert link.dropped["overlong"] > 0
+    assert counters.total("drafted") <= 2 * counters.total("rounds")
+
+
+async def test_drafts_are_accepted_again_after_the_drafter_died() -> None:
+    asked = request(PROMPT, 60, max_draft_tokens=3)
+    script = chain([("right", 3), ("right", 3), ("die", 0)], repeat(("right", 3)))
+    [updates], _, drafter = await drive([asked], script)
+    assert tokens(updates) == plain_answer(asked)
+    assert drafter.opened == 2, "the sequence was opened again on the new stream"
+    modes = [(switch.origin, switch.to, switch.reason) for switch in updates[-1].report.counters.switches]
+    assert modes in ([], [("ngram", "none", "drafter_not_loaded"), ("none", "ngram", None)])
+    assert updates[-1].report.counters.total("rounds") > 5
+
+
+async def test_a_drafter_that_lost_a_context_is_fed_again() -> None:
+    asked = request(PROMPT, 30)
+    [updates], _, _ = await drive([asked], [("behind", 0)])
+    assert tokens(updates) == plain_answer(asked)
+    assert accepted(updates) > 0
+
+
+async def test_mode_none_causes_no_drafter_traffic() -> None:
+    asked = request(PROMPT, 20, mode="none")
+    [updates], _, drafter = await drive([asked], repeat(("right", 7)))
+    assert tokens(updates) == plain_answer(asked)
+    assert [message.WhichOneof("message") for message in drafter.requests] == ["hello"]
+    assert updates[-1].report.counters.by_origin == {"first": 1, "plain": 19}
+
+
+@pytest.mark.parametrize("mode", ["dflash", "dflash2", "mtp"])
+async def test_a_mode_that_is_not_loaded_decodes_plainly_and_says_so(mode: str) -> None:
+    asked = request(PROMPT, 10, mode=mode)
+    [updates], _, drafter = await drive([asked], repeat(("right", 7)))
+    assert tokens(updates) == plain_answer(asked)
+    assert (updates[-1].report.resolved.mode, updates[-1].report.resolved.reason) == ("none", "drafter_not_loaded")
+    assert [message.WhichOneof("message") for message in drafter.requests] == ["hello"]
+
+
+async def test_a_strict_mode_that_cannot_run_is_refused() -> None:
+    with pytest.raises(Unsupported, match="drafter_not_loaded"):
+        await drive([request(PROMPT, 10, mode="mtp", strict=True)], [])
+
+
+async def test_the_second_request_is_drafted_for_like_the_first() -> None:
+    asked = request(PROMPT, 33, max_draft_tokens=7)
+    [updates], link, drafter = await drive([asked], repeat(("right", 7)), count=3)
+    assert accepted(updates) == 28
+    assert (drafter.opened, drafter.closed, link.open_contexts) == (3, 3, 0)
+
+
+def test_the_deadline_is_generous_until_eight_answers_are_known() -> None:
+    deadline = Deadline(first_s=2.0, most_s=0.25)
+    for _ in range(7):
+        deadline.answered(0.01)
+    assert deadline.seconds == 2.0
+    deadline.answered(0.01)
+    assert deadline.seconds == pytest.approx(0.04)
+    deadline.answered(1.0)
+    assert deadline.seconds == 0.25
+
+
+def test_the_breaker_rests_longer_each_time_and_forgets_after_an_answer() -> None:
+    now = [0.0]
+    breaker = Breaker(lambda: now[0], limit=3, first_s=1.0, most_s=4.0)
+    for _ in range(2):
+        breaker.unanswered()
+    assert not breaker.open
+    for rest in (1.0, 2.0, 4.0, 4.0):
+        breaker.unanswered()
+        assert breaker.open
+        now[0] += rest
+        assert not breaker.open
+    breaker.answered()
+    breaker.unanswered()
+    assert not breaker.open
