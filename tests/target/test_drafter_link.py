@@ -52,7 +52,7 @@ async def test_a_wrong_first_draft_is_never_committed() -> None:
 
 @pytest.mark.parametrize("kind", ["late", "stale_frontier", "stale_epoch", "stale_anchor", "other_sequence"])
 async def test_an_answer_to_another_question_is_dropped_and_counted_never_applied(kind: str) -> None:
-    asked = request(PROMPT, 12)
+    asked = request(PROMPT, 60)
     [updates], link, _ = await drive([asked], repeat((kind, 5)), patience=HASTY if kind == "late" else PATIENT)
     assert tokens(updates) == plain_answer(asked)
     assert updates[-1].report.counters.total("drafted") == 0
