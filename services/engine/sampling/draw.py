@@ -13,9 +13,9 @@ from services.engine.sampling.filter import Filters
 from services.engine.sampling.noise import gumbel_of, row_key
 from services.engine.sampling.order import first_largest, leading
 from services.engine.sampling.params import SamplingParams
+from services.engine.sampling.tiles import tiles
 
 _FIRST_WINDOW, _GROWTH = 128, 8
-_ROWS_AT_ONCE = 4  # temporaries of a few rows stay in the processor's cache
 
 
 def draw(rows_RV: Tensor, params: Sequence[SamplingParams], positions: Sequence[int]) -> list[int]:
@@ -23,31 +23,37 @@ def draw(rows_RV: Tensor, params: Sequence[SamplingParams], positions: Sequence[
     greedy = [r for r, p in enumerate(params) if p.greedy]
     filtered = [r for r, p in enumerate(params) if not p.greedy and p.filtered]
     free = [r for r, p in enumerate(params) if not p.greedy and not p.filtered]
-    tokens_R = torch.empty(len(params), dtype=torch.int64)
-    keys = [0 if p.greedy else row_key(p.seed, p.choice, at) for p, at in zip(params, positions, strict=True)]
-    if greedy:
-        tokens_R[greedy] = first_largest(_rows(rows_RV, greedy)).cpu()
-    if filtered:
-        some_RV, laws = _rows(rows_RV, filtered), [params[r] for r in filtered]
-        tokens_R[filtered] = _filtered(some_RV, Filters.of(some_RV, laws), [keys[r] for r in filtered]).cpu()
-    for start in range(0, len(free), _ROWS_AT_ONCE):
-        part = free[start : start + _ROWS_AT_ONCE]
-        temperature_R1 = torch.tensor([[params[r].temperature] for r in part], device=rows_RV.device)
-        tokens_R[part] = _free(_rows(rows_RV, part), temperature_R1, [keys[r] for r in part]).cpu()
+    tokens_R = torch.empty(len(params), dtype=torch.int64, device=rows_RV.device)
+    for chosen, token_of in ((greedy, _greedy), (filtered, _filtered), (free, _free)):
+        if chosen:
+            some_RV = rows_RV if len(chosen) == len(rows_RV) else rows_RV[chosen]
+            tokens_R[chosen] = token_of(some_RV, [params[r] for r in chosen], [positions[r] for r in chosen])
     return tokens_R.tolist()
 
 
-def _rows(rows_RV: Tensor, chosen: list[int]) -> Tensor:
-    return rows_RV if len(chosen) == len(rows_RV) else rows_RV[chosen]
+def _greedy(rows_RV: Tensor, params: Sequence[SamplingParams], positions: Sequence[int]) -> Tensor:
+    return first_largest(rows_RV)
 
 
-def _free(rows_RV: Tensor, temperature_R1: Tensor, keys: Sequence[int]) -> Tensor:
+def _free(rows_RV: Tensor, params: Sequence[SamplingParams], positions: Sequence[int]) -> Tensor:
+    """Every id is kept, so every id gets its noise."""
+    keys = _keys(params, positions)
+    temperature_R1 = torch.tensor([[p.temperature] for p in params], dtype=torch.float32, device=rows_RV.device)
     ids_V = torch.arange(rows_RV.shape[1], dtype=torch.int32, device=rows_RV.device)
-    return first_largest(_noisy(rows_RV, temperature_R1, gumbel_of(keys, ids_V)))
+    return torch.cat(
+        [
+            first_largest(_noisy(rows_RV[tile], temperature_R1[tile], gumbel_of(keys[tile], ids_V)))
+            for tile in tiles(rows_RV)
+        ]
+    )
 
 
-def _filtered(rows_RV: Tensor, filters: Filters, keys: Sequence[int], width: int = _FIRST_WINDOW) -> Tensor:
-    """Draw from a window of leading ids; rows whose filters reach beyond it try again with a wider one."""
+def _filtered(rows_RV: Tensor, params: Sequence[SamplingParams], positions: Sequence[int]) -> Tensor:
+    return _from_window(rows_RV, Filters.of(rows_RV, params), _keys(params, positions), _FIRST_WINDOW)
+
+
+def _from_window(rows_RV: Tensor, filters: Filters, keys: Sequence[int], width: int) -> Tensor:
+    """Draw from the leading ids; rows whose filters reach beyond them try again with a wider window."""
     vocab_size = rows_RV.shape[1]
     window = leading(rows_RV, min(width, vocab_size))
     kept_RW, settled_R = filters.kept(window, vocab_size)
@@ -58,8 +64,12 @@ def _filtered(rows_RV: Tensor, filters: Filters, keys: Sequence[int], width: int
     if not settled_R.all():
         open_R = ~settled_R
         more = [key for key, settled in zip(keys, settled_R.tolist(), strict=True) if not settled]
-        tokens_R[open_R] = _filtered(rows_RV[open_R], filters.of_rows(open_R), more, width * _GROWTH)
+        tokens_R[open_R] = _from_window(rows_RV[open_R], filters.of_rows(open_R), more, width * _GROWTH)
     return tokens_R
+
+
+def _keys(params: Sequence[SamplingParams], positions: Sequence[int]) -> list[int]:
+    return [row_key(p.seed, p.choice, position) for p, position in zip(params, positions, strict=True)]
 
 
 def _noisy(values_RW: Tensor, temperature_R1: Tensor, noise_RW: Tensor) -> Tensor:

@@ -7,8 +7,9 @@ Shape key: R rows, V vocabulary, W any ids of a row."""
 import torch
 from torch import Tensor
 
+from services.engine.sampling.tiles import tiles
+
 UNIT = 2.0**-44
-_ROWS_AT_ONCE = 2  # their temporaries stay in the processor's cache
 
 
 def relative(values_RW: Tensor, largest_R1: Tensor, temperature_R1: Tensor) -> Tensor:
@@ -23,8 +24,7 @@ def weights(relative_RW: Tensor) -> Tensor:
 def total(rows_RV: Tensor, largest_R1: Tensor, temperature_R1: Tensor) -> Tensor:
     """The weight of each whole row [R, 1]."""
     result_R1 = torch.empty_like(largest_R1, dtype=torch.int64)
-    for start in range(0, len(rows_RV), _ROWS_AT_ONCE):
-        part = slice(start, start + _ROWS_AT_ONCE)
-        weights_RV = weights(relative(rows_RV[part], largest_R1[part], temperature_R1[part]))
-        torch.sum(weights_RV, 1, keepdim=True, out=result_R1[part])
+    for tile in tiles(rows_RV):
+        weights_RV = weights(relative(rows_RV[tile], largest_R1[tile], temperature_R1[tile]))
+        result_R1[tile] = weights_RV.sum(1, keepdim=True)
     return result_R1
