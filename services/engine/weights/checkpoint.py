@@ -45,6 +45,8 @@ class Checkpoint:
     def _sharded(cls, folder: Path) -> Self:
         index = Keys.read(folder / INDEX).table("weight_map")
         homes = {tensor: index.text(tensor) for tensor in index}
+        if not homes:
+            raise BadCheckpoint(f"{folder / INDEX} names no tensors")
         for shard in set(homes.values()):
             if Path(shard).name != shard:
                 raise BadCheckpoint(f"{INDEX} names {shard!r}, which is not a file of the folder")
