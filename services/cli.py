@@ -7,9 +7,9 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 from pydantic.fields import FieldInfo
@@ -32,7 +32,6 @@ model_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(model_app, name="model", help="Models on this machine.")
 
 Flags = dict[str, str]
-S = TypeVar("S", bound=Settings)
 
 
 def main() -> None:
@@ -45,16 +44,17 @@ def main() -> None:
 
 
 def command(
-    name: str, help: str, *tables: tuple[type[Settings], set[str]]
+    name: str, help: str, *tables: type[Settings], hidden: Collection[str] = ()
 ) -> Callable[[Callable[[Flags, Path | None], None]], None]:
-    """Make a function of (flags, config file) a command. Its options are the rows of `tables`, less those named."""
+    """Make a function of (flags, config file) a command. Its options are the rows of `tables`; the first to have a
+    name keeps it."""
 
     def register(run: Callable[[Flags, Path | None], None]) -> None:
         def parsed(config: Path | None, **options: str | None) -> None:
             run({name: value for name, value in options.items() if value is not None}, config)
 
-        parameters = [_config_file(), *(row for kind, hidden in tables for row in _options(kind, hidden))]
-        parsed.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        rows = {row.name: row for kind in reversed(tables) for row in _options(kind) if row.name not in hidden}
+        parsed.__signature__ = inspect.Signature([_config_file(), *rows.values()])  # type: ignore[attr-defined]
         app.command(name, help=help)(parsed)
 
     return register
@@ -65,13 +65,12 @@ def _config_file() -> inspect.Parameter:
     return _parameter("config", Annotated[Path | None, option])
 
 
-def _options(kind: type[Settings], hidden: set[str]) -> Iterator[inspect.Parameter]:
+def _options(kind: type[Settings]) -> Iterator[inspect.Parameter]:
     """Every option takes text: the table alone parses and refuses, whatever source a value comes from."""
     for name, field in kind.model_fields.items():
-        if name not in hidden:
-            help = _help(field, variable(role_of(kind), name))
-            option = typer.Option(f"--{name.replace('_', '-')}", metavar="VALUE", help=help)
-            yield _parameter(name, Annotated[str | None, option])
+        help = _help(field, variable(role_of(kind), name))
+        option = typer.Option(f"--{name.replace('_', '-')}", metavar="VALUE", help=help)
+        yield _parameter(name, Annotated[str | None, option])
 
 
 def _parameter(name: str, annotation: object) -> inspect.Parameter:
@@ -86,18 +85,18 @@ def _help(field: FieldInfo, variable: str) -> str:
     return f"{field.description}  [{shown}{legal_values(field)}; env: {variable}]"
 
 
-@command("target", "Run the target: it holds the model and decides every token.", (TargetSettings, set()))
+@command("target", "Run the target: it holds the model and decides every token.", TargetSettings)
 def target(flags: Flags, config: Path | None) -> None:
     settings = _with_model(load(TargetSettings, flags=flags, file=config))
     _run("target", settings, threads=settings.threads)
 
 
-@command("drafter", "Run the drafter: it proposes tokens to a target.", (DrafterSettings, set()))
+@command("drafter", "Run the drafter: it proposes tokens to a target.", DrafterSettings)
 def drafter(flags: Flags, config: Path | None) -> None:
     _run("drafter", load(DrafterSettings, flags=flags, file=config))
 
 
-@command("gateway", "Run the gateway: HTTP and gRPC for clients.", (GatewaySettings, set()))
+@command("gateway", "Run the gateway: HTTP and gRPC for clients.", GatewaySettings)
 def gateway(flags: Flags, config: Path | None) -> None:
     _run("gateway", load(GatewaySettings, flags=flags, file=config))
 
@@ -105,8 +104,9 @@ def gateway(flags: Flags, config: Path | None) -> None:
 @command(
     "serve",
     "Run all three on this machine. Other settings of theirs come from the environment or the file.",
-    (ServeSettings, set()),
-    (TargetSettings, {"listen", "drafter", *ServeSettings.model_fields}),
+    ServeSettings,
+    TargetSettings,
+    hidden={"listen", "drafter"},
 )
 def serve(flags: Flags, config: Path | None) -> None:
     from services.supervisor.serve import serve
@@ -150,11 +150,13 @@ class Progress:
 def _make_embedded_model() -> None:
     """In a process of its own, because the conversion takes memory that a supervisor should not keep."""
     from services.shipped.prepare import default_model
+    from services.supervisor.leash import leashed
 
     try:
         default_model()
     except BadCheckpoint:
-        done = subprocess.run([sys.executable, "-m", "services.cli", "model", "prepare"], stdout=subprocess.DEVNULL)
+        command = [sys.executable, "-m", "services.cli", "model", "prepare"]
+        done = subprocess.run(leashed(command), stdout=subprocess.DEVNULL)
         if done.returncode:
             sys.exit(done.returncode)
 

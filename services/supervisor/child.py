@@ -2,15 +2,13 @@
 
 import asyncio
 import json
-import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from services.errors import Unavailable
-from services.supervisor import leash
+from services.supervisor.leash import leashed
 from services.supervisor.log import Log
 
 Addresses = Mapping[str, str]
@@ -41,7 +39,7 @@ class Child:
     async def start(cls, program: Program, addresses: dict[str, str], log: Log) -> Self:
         """What the child announces goes into `addresses`."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), *program.command(addresses)),
+            *leashed(program.command(addresses)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -1,14 +1,18 @@
-"""Run a command that cannot outlive whoever started it: `python leash.py PARENT_PID COMMAND...`.
-
-A file of its own, executed in the child: between fork and exec of a process with threads, Python code may hang.
-"""
+"""A command that cannot outlive the process that starts it. It is a program of its own that becomes the command:
+between fork and exec of a process with threads, Python code may hang."""
 
 import ctypes
 import os
 import signal
 import sys
+from collections.abc import Sequence
 
 PR_SET_PDEATHSIG = 1
+
+
+def leashed(command: Sequence[str]) -> list[str]:
+    """The command line that runs `command` so; its program needs a full path."""
+    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
 
 
 def main(parent: int, command: list[str]) -> None:

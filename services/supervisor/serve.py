@@ -32,8 +32,7 @@ async def serve(settings: ServeSettings, *, target_flags: Mapping[str, str], con
 
     async def greet(addresses: Addresses) -> None:
         url = f"http://{addresses['gateway']}"
-        await _until_ready(url, log)
-        model = await asyncio.to_thread(_first_model, url)
+        model = await _model_when_ready(url, log)
         print(greeting(url, addresses.get("grpc"), model), flush=True)
 
     await supervisor.run(greet)
@@ -87,25 +86,20 @@ def greeting(url: str, grpc: str | None, model: str) -> str:
     return f"\n{model} is ready on {url}{f' and gRPC {grpc}' if grpc else ''}. Try:\n\n{curl}\n"
 
 
-async def _until_ready(url: str, log: Log) -> None:
+async def _model_when_ready(url: str, log: Log) -> str:
     loop = asyncio.get_running_loop()
-    begun = loop.time()
-    told = begun
-    while not await asyncio.to_thread(_answers, f"{url}/ready"):
+    begun = told = loop.time()
+    while (model := await asyncio.to_thread(_model_if_ready, url)) is None:
         if loop.time() - told >= STILL_LOADING_S:
             told = loop.time()
             log.line("tandem", f"still loading after {told - begun:.0f} s")
         await asyncio.sleep(POLL_S)
+    return model
 
 
-def _answers(url: str) -> bool:
+def _model_if_ready(url: str) -> str | None:
     try:
-        with _loopback.open(url, timeout=2) as response:
-            return bool(response.status == 200)
-    except OSError:  # refused, timed out, or any status that is an error
-        return False
-
-
-def _first_model(url: str) -> str:
-    with _loopback.open(f"{url}/v1/models", timeout=10) as response:
-        return str(json.load(response)["data"][0]["id"])
+        with _loopback.open(f"{url}/ready", timeout=10), _loopback.open(f"{url}/v1/models", timeout=10) as response:
+            return str(json.load(response)["data"][0]["id"])
+    except OSError:  # refused, timed out, or a status that says not yet
+        return None

@@ -11,7 +11,7 @@ from services.supervisor.backoff import Backoff
 from services.supervisor.child import Addresses, Child, Program
 from services.supervisor.log import Log
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Supervisor:
@@ -64,8 +64,7 @@ class Supervisor:
                     group.create_task(self._watch(program, child))
                 await when_started(self._addresses)
         except* TandemError as errors:
-            # TaskGroup wraps even a single error
-            first = errors.exceptions[0]
+            first = errors.exceptions[0]  # the group wraps even a single error
         else:
             return
         raise first
@@ -90,13 +89,14 @@ class Supervisor:
         stopping = asyncio.create_task(self._stop_in_order())
         asked = asyncio.create_task(received.get())
         await asyncio.wait({stopping, asked}, return_when=asyncio.FIRST_COMPLETED)
-        if stopping.done():
-            asked.cancel()
-            return
-        for child in self._children.values():
-            child.kill()
+        impatient = asked.done()
+        asked.cancel()
+        if impatient:
+            for child in self._children.values():
+                child.kill()
         await stopping
-        raise Cancelled("killed everything at the second signal")
+        if impatient:
+            raise Cancelled("killed everything at the second signal")
 
     async def _stop_in_order(self) -> None:
         for program in reversed(self._programs):

@@ -10,7 +10,7 @@ from tests.supervisor.scripted_programs import exists, program
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_the_gateway_ends_first_and_the_drafter_last(supervised, number):
     run = supervised(program("drafter"), program("target", vital=True), program("gateway"))
     await run.up.wait()
