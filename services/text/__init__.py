@@ -1,0 +1,1 @@
+"""Between text and ids: tokenizer, chat template, incremental detokeniser, stop matcher. Values in, values out."""
