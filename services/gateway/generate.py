@@ -157,6 +157,7 @@ class Generation:
         if not finished:
             raise Internal("the target ended a sequence without saying why")
 
+
 def _end(prompt_tokens: int, choices: Sequence[Choice]) -> End:
     return End(
         prompt_tokens=prompt_tokens,

@@ -22,14 +22,7 @@ async def http_serving(listen: str, app: FastAPI) -> AsyncIterator[str]:
 
     Signals are the process's business, so uvicorn's own `serve`, which takes them over, is not used.
     """
-    host, _, port = listen.rpartition(":")
-    bare = host.removeprefix("[").removesuffix("]")
-    try:
-        listener = socket.create_server(
-            (bare, int(port)), family=socket.AF_INET6 if ":" in bare else socket.AF_INET, backlog=2048
-        )
-    except OSError as error:
-        raise BadConfig(f"listen: cannot listen on {listen}; it must be a free port of this machine") from error
+    listener = _listener(listen)
     config = uvicorn.Config(
         app,
         lifespan="off",
@@ -37,6 +30,7 @@ async def http_serving(listen: str, app: FastAPI) -> AsyncIterator[str]:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=LAST_WORDS_S,
     )
@@ -46,8 +40,22 @@ async def http_serving(listen: str, app: FastAPI) -> AsyncIterator[str]:
     await server.startup(sockets=[listener])
     loop = asyncio.create_task(server.main_loop())
     try:
-        yield f"{host}:{listener.getsockname()[1]}"
+        yield f"{listen.rpartition(':')[0]}:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
         await loop
         await server.shutdown(sockets=[listener])
+
+
+def _listener(listen: str) -> socket.socket:
+    host, _, port = listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    # asyncio sends at once, without waiting to fill a packet, only on sockets that name their protocol.
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, int(port)))
+    except OSError as error:
+        listener.close()
+        raise BadConfig(f"listen: cannot listen on {listen}; it must be a free port of this machine") from error
+    return listener

@@ -2,15 +2,20 @@
 
 import asyncio
 import json
-import socket
 
 import pytest
 from openai.types.chat import ChatCompletionChunk
 
+from services.gateway.app import create_app
+from services.gateway.generate import Generator
+from services.gateway.targets import Target
+from services.wire.clients import target_channel
 from tests.gateway.peers import BODY, frames
 from tests.gateway.scripted_target import ends, reaches, says, stops
 
 pytestmark = pytest.mark.anyio
+
+JSON = [(b"content-type", b"application/json")]
 
 
 async def test_a_stream_is_one_frame_a_round_then_the_end_then_the_mark(gateway):
@@ -135,8 +140,8 @@ async def test_a_round_reaches_the_client_before_the_next_is_drawn(gateway):
 
 
 async def test_a_slow_client_holds_the_target_back(gateway):
-    """Nothing is read ahead without limit: a client that reads nothing stops the rounds."""
-    sent = 0
+    """Nothing is read ahead without limit: a client that takes nothing stops the rounds."""
+    sent, taken, closed = 0, asyncio.Event(), asyncio.Event()
 
     def script(request):
         nonlocal sent
@@ -144,21 +149,30 @@ async def test_a_slow_client_holds_the_target_back(gateway):
             sent += 1
             yield says("x" * 100)
 
-    client = socket.socket()
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    client.setblocking(False)
-    async with gateway(script) as peers:
-        await asyncio.get_running_loop().sock_connect(client, (peers.http.base_url.host, peers.http.base_url.port))
-        reader, writer = await asyncio.open_connection(sock=client, limit=1024)
-        body = json.dumps(BODY | {"stream": True}).encode()
-        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n")
-        writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
-        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+    bodies = [json.dumps(BODY | {"stream": True}).encode()]
+
+    async def receive():
+        if bodies:
+            return {"type": "http.request", "body": bodies.pop()}
+        await closed.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        taken.set()
+        await closed.wait()
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "query_string": b"", "headers": JSON}
+    async with gateway(script) as peers, target_channel(peers.target_server.address) as channel:
+        generator = Generator(Target(channel), max_choices=1, timeout_s=600)
+        app = create_app(generator, max_body_bytes=1000, ping_s=600)
+        chat = asyncio.create_task(app(scope, receive, send))
+        await taken.wait()
         before = -1
         while sent != before:
             before = sent
             for _ in range(3000):
                 await asyncio.sleep(0)
         assert peers.target.calls[0].outcome is None
-        writer.close()
+        closed.set()
+        await chat
         await peers.target.calls[0].ended.wait()
