@@ -80,7 +80,7 @@ def test_nothing_but_finite_numbers_for_any_legal_logits_and_temperature(tempera
 @pytest.mark.parametrize("options", [{"temperature": 0.0}, {}, {"top_p": 0.9}, {"top_k": 3}, {"min_p": 0.1}])
 def test_a_broken_row_takes_nobody_with_it(options):
     rows = torch.tensor([[math.nan] * 6, ROW, [math.inf, math.nan, *ROW[2:]], [-math.inf] * 6])
-    asks = [Ask(Rules(SamplingParams(seed=1, **options), [], frozenset()), 0, ()) for _ in rows]
+    asks = [Ask(Rules(SamplingParams(seed=1, logprobs=2, **options), [], frozenset()), 0, ()) for _ in rows]
     verdicts = sample_and_match(rows, asks)
     assert all(0 <= verdict.tokens[0] < 6 for verdict in verdicts)
     assert verdicts[1] == sample_and_match(rows[1:2], asks[:1])[0]

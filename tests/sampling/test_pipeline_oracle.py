@@ -38,7 +38,7 @@ def check(case):
 
 
 @given(cases())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_rules_filters_and_draw_equal_the_oracle(case):
     check(case)
 
@@ -104,7 +104,7 @@ def test_a_window_that_ends_among_equal_values_does_not_decide():
     assert kept(row, top_k=10) == (list(range(10)), True)
 
 
-@pytest.mark.parametrize("size", [1000, 49152, 49157])
+@pytest.mark.parametrize("size", [1000, 49157])
 def test_windows_that_must_grow_give_the_tokens_of_a_full_sort(size):
     generator = torch.Generator().manual_seed(size)
     flat = torch.randn(6, size, generator=generator)

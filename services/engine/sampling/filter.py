@@ -32,12 +32,15 @@ class Filters:
             return torch.tensor(list(values), dtype=dtype, device=rows_RV.device)[:, None]
 
         temperature_R1 = column(p.temperature for p in params)
+        total_R1 = torch.ones_like(temperature_R1)
+        if any(p.top_p < 1.0 for p in params):  # nothing else measures
+            total_R1 = total(rows_RV, rows_RV.amax(1, keepdim=True), temperature_R1)
         return cls(
             temperature_R1,
             column((p.top_k or vocab_size for p in params), torch.int64),
             column(p.top_p if p.top_p < 1.0 else torch.inf for p in params),
             column(p.min_p for p in params),
-            total(rows_RV, rows_RV.amax(1, keepdim=True), temperature_R1),
+            total_R1,
         )
 
     def of_rows(self, chosen_R: Tensor) -> Self:

@@ -1,12 +1,13 @@
 """The one order of every selection: value descending, then id ascending.
 
-Shape key: R rows, V vocabulary, W window of leading ids, B ids of a block, D values of a column, C candidates."""
+Shape key: R rows, V vocabulary, W window of leading ids, K ids wanted, B ids of a block, D depth of a table, C candidates."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+GROWTH = 8  # of a window that ended too early
 _BLOCK, _DEPTH = 1024, 16
 
 
@@ -31,6 +32,23 @@ def leading(rows_RV: Tensor, width: int) -> Window:
     values_RW, order_RW = rows_RV.gather(1, ids_RW).sort(dim=1, descending=True, stable=True)
     whole_R = (values_RW > values_RW[:, -1:]).sum(1) if width < vocab_size else torch.full_like(ids_RW[:, 0], width)
     return Window(ids_RW.gather(1, order_RW), values_RW, whole_R)
+
+
+def top(rows_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Exactly the first `count` ids of each row's order, and their values; windows grow past ties at the border."""
+    vocab_size = rows_RV.shape[1]
+    count = min(count, vocab_size)
+    ids_RK = torch.empty(len(rows_RV), count, dtype=torch.int64, device=rows_RV.device)
+    values_RK = rows_RV.new_empty(ids_RK.shape)
+    open_R = torch.arange(len(rows_RV), device=rows_RV.device)
+    width = 2 * count
+    while count and len(open_R):
+        window = leading(rows_RV[open_R], min(width, vocab_size))
+        settled_R = window.whole_R >= count
+        ids_RK[open_R[settled_R]] = window.ids_RW[settled_R, :count]
+        values_RK[open_R[settled_R]] = window.values_RW[settled_R, :count]
+        open_R, width = open_R[~settled_R], width * GROWTH
+    return ids_RK, values_RK
 
 
 def _largest(rows_RV: Tensor, width: int) -> Tensor:
