@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from tandem.v1.target_pb2 import TargetServiceDescribeResponse
 
 from services.errors import InvalidRequest, UnknownModel
+from services.wire.bounds import BIAS, SAMPLING, Bound
 from services.wire.codec import MODES
 
 SEEDS = 2**53
@@ -71,28 +72,6 @@ class GenerationRequest:
         return self.names.get(field, field)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
-    """Legal values of a number; `above` excludes the low end. NaN lies in no bound."""
-
-    kind: str = "a number"
-    low: float
-    high: float | None
-    above: bool = False
-
-    def admits(self, value: float) -> bool:
-        return (self.low < value if self.above else self.low <= value) and (self.high is None or value <= self.high)
-
-    def __str__(self) -> str:
-        if self.high is None:
-            return f"{self.kind}, at least {self.low}"
-        return (
-            f"{self.kind} above {self.low} and at most {self.high}"
-            if self.above
-            else (f"{self.kind} from {self.low} to {self.high}")
-        )
-
-
 def bounds(served: TargetServiceDescribeResponse, *, max_choices: int) -> Mapping[str, Bound]:
     """Fields that hold one number. How long prompt and output may be together is known when the prompt is encoded."""
 
@@ -104,19 +83,11 @@ def bounds(served: TargetServiceDescribeResponse, *, max_choices: int) -> Mappin
         "max_tokens": whole(1, None),
         "min_tokens": whole(0, served.context_length),
         "logprobs": whole(0, served.limits.max_logprobs),
-        "temperature": Bound(low=0, high=2),
+        **SAMPLING,
         "top_k": whole(0, served.vocab_size),
-        "top_p": Bound(low=0, high=1, above=True),
-        "min_p": Bound(low=0, high=1),
-        "repetition_penalty": Bound(low=0, high=2, above=True),
-        "presence_penalty": Bound(low=-2, high=2),
-        "frequency_penalty": Bound(low=-2, high=2),
         "seed": whole(-(2**63), 2**63 - 1),
         "max_draft_tokens": whole(1, served.limits.max_draft_tokens),
     }
-
-
-BIAS = Bound(low=-100, high=100)
 
 
 def check(request: GenerationRequest, served: TargetServiceDescribeResponse, *, max_choices: int) -> None:

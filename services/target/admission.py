@@ -1,6 +1,6 @@
 """A call as it came over the wire, checked field by field and turned into a `Request`. Nothing is half applied.
 
-Every number has its bounds in one table; NaN lies in none of them.
+The gateway has checked most of it already; a caller that is no gateway gets the same answers.
 """
 
 import secrets
@@ -14,19 +14,9 @@ from tandem.v1.target_pb2 import Limits, TargetServiceGenerateRequest
 from services.engine.sampling import SamplingParams
 from services.errors import ContextTooLong, InvalidRequest, TokenizerMismatch, UnknownModel, Unsupported
 from services.target.request import Request, Speculation
+from services.wire.bounds import BIAS, SAMPLING
 from services.wire.codec import MODES
 
-BOUNDS: dict[str, tuple[float, float]] = {
-    "temperature": (0, 2),
-    "top_p": (0, 1),
-    "min_p": (0, 1),
-    "repetition_penalty": (0, 2),
-    "presence_penalty": (-2, 2),
-    "frequency_penalty": (-2, 2),
-}
-ABOVE_LOW = {"top_p", "repetition_penalty"}
-"""Fields whose lower bound is itself refused."""
-MAX_BIAS = 100
 SEEDS = 2**53
 """Drawn seeds stay below what a JSON number holds exactly."""
 
@@ -91,7 +81,7 @@ class Admission:
         return call.max_tokens
 
     def _sampling(self, sampling: types_pb2.Sampling, call: TargetServiceGenerateRequest) -> SamplingParams:
-        numbers = {name: check(sampling, name) for name in BOUNDS if sampling.HasField(name)}  # type: ignore[arg-type]
+        numbers = {name: check(sampling, name) for name in SAMPLING if sampling.HasField(name)}  # type: ignore[arg-type]
         if sampling.top_k > self.vocab_size:
             raise InvalidRequest(f"must be 0..{self.vocab_size}", field="sampling.top_k")
         if call.HasField("logprobs") and call.logprobs > self.limits.max_logprobs:
@@ -115,8 +105,8 @@ class Admission:
             raise InvalidRequest(f"at most {self.limits.max_logit_bias} ids", field="sampling.logit_bias")
         self._ids("sampling.logit_bias", [entry.id for entry in sampling.logit_bias])
         for entry in sampling.logit_bias:
-            if not -MAX_BIAS <= entry.bias <= MAX_BIAS:
-                raise InvalidRequest(f"must be -{MAX_BIAS}..{MAX_BIAS}", field="sampling.logit_bias")
+            if not BIAS.admits(entry.bias):
+                raise InvalidRequest(f"must be {BIAS}", field="sampling.logit_bias")
         return {entry.id: entry.bias for entry in sampling.logit_bias}
 
     def _stop_strings(self, stopping: types_pb2.Stopping) -> tuple[str, ...]:
@@ -147,8 +137,6 @@ class Admission:
 def check(sampling: Message, name: str) -> float:
     """The value of a field that is in its bounds; raises InvalidRequest otherwise."""
     value: float = getattr(sampling, name)
-    low, high = BOUNDS[name]
-    if not low <= value <= high or (name in ABOVE_LOW and value == low):
-        legal = f"greater than {low:g}, at most {high:g}" if name in ABOVE_LOW else f"{low:g}..{high:g}"
-        raise InvalidRequest(f"must be {legal}", field=f"sampling.{name}")
+    if not SAMPLING[name].admits(value):
+        raise InvalidRequest(f"must be {SAMPLING[name]}", field=f"sampling.{name}")
     return value

@@ -5,8 +5,9 @@ import json
 from tandem.v1.types_pb2 import Sampling
 
 from services.errors import BadCheckpoint, InvalidRequest
-from services.target.admission import BOUNDS, check
+from services.target.admission import check
 from services.text.files import TokenizerFiles
+from services.wire.bounds import SAMPLING
 
 FILE = "generation_config.json"
 
@@ -16,10 +17,10 @@ def default_sampling(files: TokenizerFiles) -> Sampling:
     config = json.loads(files.files.get(FILE, b"{}"))
     sampling = Sampling()
     try:
-        for name in ("top_k", *BOUNDS):
+        for name in ("top_k", *SAMPLING):
             if config.get(name) is not None:
                 setattr(sampling, name, config[name])
-                if name in BOUNDS:
+                if name in SAMPLING:
                     check(sampling, name)
     except (InvalidRequest, TypeError, ValueError) as error:
         raise BadCheckpoint(f"{FILE}: {name}: {error}") from error

@@ -42,6 +42,7 @@ OTHERS = {
     "stream_options": [3, {}, {"include_usage": True}],
     "logprobs": [1, "true"],
     "ignore_eos": [0],
+    "return_token_ids": [0, "yes"],
     "user": [3],
     "stop": ["", 3, True, {}, "x" * 257, ["x"] * 17],
     "stop_token_ids": ["x", 3],

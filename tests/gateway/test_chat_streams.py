@@ -49,6 +49,17 @@ async def test_every_chunk_is_valid_for_openais_client(gateway):
     assert "".join(texts) == "Hello"
 
 
+async def test_token_ids_come_when_asked_for_and_are_those_of_the_whole_answer(gateway):
+    async with gateway(lambda request: [says("Hel"), ends("lo")]) as peers:
+        *chunks, _ = frames(await peers.chat(stream=True, return_token_ids=True))
+        (whole,) = (await peers.chat(return_token_ids=True)).json()["choices"]
+        (silent,) = (await peers.chat()).json()["choices"]
+    streamed = [id for chunk in chunks for choice in chunk["choices"] for id in choice.get("token_ids", ())]
+    assert streamed == whole["token_ids"]
+    assert len(streamed) == 6
+    assert "token_ids" not in silent
+
+
 @pytest.mark.parametrize("options", [{}, {"stream_options": None}, {"stream_options": {"include_usage": False}}])
 async def test_usage_comes_only_when_asked_for(gateway, options):
     async with gateway() as peers:

@@ -26,10 +26,11 @@ LEAST_LOGPROB = -9999.0
 
 
 class ChatAnswer:
-    """What every chunk, or the completion, says of one generation."""
+    """What every chunk, or the completion, says of one generation; with `token_ids`, the ids of every token too."""
 
-    def __init__(self, generation: Generation) -> None:
+    def __init__(self, generation: Generation, *, token_ids: bool) -> None:
         self._generation = generation
+        self._token_ids = token_ids
         self._created = int(time.time())
 
     def _head(self, kind: str) -> dict[str, Any]:
@@ -58,7 +59,7 @@ class ChatAnswer:
             "delta": role | {"content": delta.text},
             "logprobs": self._logprobs(delta.tokens),
             "finish_reason": None,
-        }
+        } | self._ids(delta.tokens)
 
     def finished(self, delta: Delta) -> dict[str, Any]:
         """A choice of a chunk: its end."""
@@ -74,12 +75,16 @@ class ChatAnswer:
 
     def _choice(self, deltas: Sequence[Delta]) -> dict[str, Any]:
         content = "".join(delta.text for delta in deltas)
+        tokens = [token for delta in deltas for token in delta.tokens]
         return {
             "index": deltas[-1].choice,
             "message": {"role": "assistant", "content": content, "refusal": None},
-            "logprobs": self._logprobs([token for delta in deltas for token in delta.tokens]),
+            "logprobs": self._logprobs(tokens),
             "finish_reason": finish_reason(deltas[-1].finish),
-        }
+        } | self._ids(tokens)
+
+    def _ids(self, tokens: Sequence[Token]) -> dict[str, Any]:
+        return {"token_ids": [token.id for token in tokens]} if self._token_ids else {}
 
     def _logprobs(self, tokens: Sequence[Token]) -> dict[str, Any] | None:
         if self._generation.request.logprobs is None:

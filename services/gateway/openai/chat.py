@@ -26,12 +26,13 @@ def chat_routes(generator: Generator, *, max_body_bytes: int, ping_s: float) -> 
         if not asked.stream:
             whole = asyncio.create_task(_whole(generation))
             await settled(whole, request)
-            return JSONResponse(ChatAnswer(generation).completion(whole.result()))
+            return JSONResponse(ChatAnswer(generation, token_ids=asked.token_ids).completion(whole.result()))
         first = asyncio.create_task(anext(generation.deltas))
         # What is refused is refused with a status of its own; a client that waits long hears of it in the stream.
         if await settled(first, request, within_s=ping_s):
             first.result()
-        return ChatStream(generation, first, include_usage=asked.include_usage, ping_s=ping_s)
+        answer = ChatAnswer(generation, token_ids=asked.token_ids)
+        return ChatStream(generation, first, answer, include_usage=asked.include_usage, ping_s=ping_s)
 
     return routes
 

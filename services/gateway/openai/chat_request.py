@@ -73,6 +73,7 @@ class ChatRequest:
     request: GenerationRequest
     stream: bool
     include_usage: bool
+    token_ids: bool
 
 
 def read(raw: bytes) -> ChatRequest:
@@ -87,7 +88,12 @@ def read(raw: bytes) -> ChatRequest:
     stream, options = bool(body.stream), body.stream_options
     if options and not stream:
         raise _bad("stream_options", "may be given only with stream: true")
-    return ChatRequest(_request(body, value), stream, include_usage=bool(options and options.include_usage))
+    return ChatRequest(
+        _request(body, value),
+        stream,
+        include_usage=bool(options and options.include_usage),
+        token_ids=bool(body.return_token_ids),
+    )
 
 
 def _request(body: ChatBody, raw: Mapping[str, Any]) -> GenerationRequest:

@@ -110,4 +110,5 @@ class ChatBody(Strict):
     stop_token_ids: list[int] | None = None
     ignore_eos: bool | None = None
     user: Text | None = None
+    return_token_ids: bool | None = None
     speculation: Annotated[Speculation, BeforeValidator(_speculation)] = Speculation()

@@ -26,10 +26,17 @@ class ChatStream(EventSourceResponse):
     """
 
     def __init__(
-        self, generation: Generation, first: asyncio.Task[Delta], *, include_usage: bool, ping_s: float
+        self,
+        generation: Generation,
+        first: asyncio.Task[Delta],
+        answer: ChatAnswer,
+        *,
+        include_usage: bool,
+        ping_s: float,
     ) -> None:
         self._generation = generation
         self._first = first
+        self._answer = answer
         self._include_usage = include_usage
         super().__init__(self._frames(), ping=ping_s)
 
@@ -54,7 +61,7 @@ class ChatStream(EventSourceResponse):
             yield "[DONE]"
 
     async def _chunks(self) -> AsyncGenerator[dict[str, Any], None]:
-        answer = ChatAnswer(self._generation)
+        answer = self._answer
         begun = set[int]()
         usage = {"usage": None} if self._include_usage else {}
         async for delta in self._deltas():
