@@ -45,7 +45,9 @@ class FedSequence:
         self.is_open = True
         self._opening = request.opening
         self._max_positions = request.opening.max_positions
-        self._taps = max(drafter.description.taps for drafter in drafters.values())
+        needs = [drafter.description for drafter in drafters.values()]
+        layers = {layer for each in needs for layer in each.tap_layers}
+        self._taps = len(layers) + any(each.needs_final_hidden for each in needs)
         self._waiting: deque[Feed] = deque()
 
     def offer(self, feed: Feed, *, field: str) -> bool:

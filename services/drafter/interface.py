@@ -28,11 +28,6 @@ class Description:
     target_vocab_size: int | None = None
     target_fingerprint: str | None = None
 
-    @property
-    def taps(self) -> int:
-        """Vectors that a feed carries for each position."""
-        return len(self.tap_layers) + self.needs_final_hidden
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
@@ -47,7 +42,8 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Positions [start, end): the ids of start + 1 .. end, and taps of shape [positions, taps, hidden]."""
+    """Positions [start, end): the ids of start + 1 .. end, and taps of shape [positions, taps, hidden], where taps are
+    the layers that any drafter of the sequence needs, ascending, then the final hidden state if any needs it."""
 
     start: int
     ids: Sequence[int]

@@ -406,7 +406,9 @@ class Feed(_message.Message):
 
     @_builtins.property
     def taps(self) -> _types_pb2.Tensor:
-        """Tap layers in order, then the final hidden state: shape [ids_size, taps, hidden]. Absent when none is needed."""
+        """Shape [ids_size, taps, hidden]: the layers that any mode of the Open needs, each once, ascending; then the final
+        hidden state if any of them needs it. Absent when none is needed.
+        """
 
     def __init__(
         self,
