@@ -174,6 +174,7 @@ def _with_model(settings: TargetSettings) -> TargetSettings:
 def _run(role: str, settings: Settings, *, threads: int | None = None) -> None:
     # OpenMP reads these when torch is imported. Pools of two processes on the same cores slow each other by spinning.
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     if limit := threads or cpu_quota():
         os.environ.setdefault("OMP_NUM_THREADS", str(limit))
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
