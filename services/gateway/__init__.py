@@ -1,6 +1,6 @@
 """The public face: takes requests in every dialect, asks the target, and gives text back. Never torch.
 
-request     what a client asked for, one shape behind every face, and the table of bounds
+request     what a client asked for, one shape behind every face; check: its bounds
 targets     the connection to the target: what it serves, its tokenizer, whether it is ready
 generate    the one path from a request to the deltas of its choices
 openai      chat completions over HTTP        servicer    GenerationService over gRPC

@@ -19,12 +19,13 @@ from services.errors import (
     Unavailable,
     Unsupported,
 )
+from services.gateway.check import check
 from services.gateway.choice import Choice, Delta, End
 from services.gateway.interleave import Interleaved
 from services.gateway.messages import as_written, target_request
 from services.gateway.prompt import encode
 from services.gateway.report import summed
-from services.gateway.request import GenerationRequest, check, drawn_seed
+from services.gateway.request import GenerationRequest, drawn_seed
 from services.gateway.targets import Served, Target
 
 

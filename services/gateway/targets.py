@@ -46,7 +46,7 @@ class Target:
         self._stub = TargetServiceStub(channel)
         self._served: Served | None = None
         self._serving = False
-        self._refreshing = asyncio.Lock()
+        self._asking: asyncio.Task[Served] | None = None
 
     @property
     def ready(self) -> bool:
@@ -58,19 +58,29 @@ class Target:
         return self._served or await self.refresh()
 
     async def refresh(self) -> Served:
-        """Ask again, connecting first if need be; the tokenizer is fetched only when its hash is another one."""
-        async with self._refreshing:
-            await self._connected()
-            description = await self.describe()
-            if self._served is None or self._served.description.tokenizer_hash != description.tokenizer_hash:
-                files = await self._fetch()
-                tokenizer, template = await asyncio.to_thread(lambda: (Tokenizer(files), ChatTemplate.of(files)))
-                if template is None:
-                    log.warning("%s has no chat template; chats will be refused", description.model)
-                self._served = Served(description, tokenizer, template)
-            else:
-                self._served = Served(description, self._served.tokenizer, self._served.template)
-            return self._served
+        """Ask again, connecting first if need be; whoever wants to know at the same time waits for the same answer."""
+        if self._asking is None:
+            self._asking = asyncio.create_task(self._ask())
+            self._asking.add_done_callback(self._asked)
+        return await asyncio.shield(self._asking)
+
+    def _asked(self, asking: asyncio.Task[Served]) -> None:
+        self._asking = None
+        if not asking.cancelled():
+            asking.exception()  # looked at, should nobody wait for it any more
+
+    async def _ask(self) -> Served:
+        await self._connected()
+        description, known = await self.describe(), self._served
+        if known is None or known.description.tokenizer_hash != description.tokenizer_hash:
+            files = await self._fetch()
+            tokenizer, template = await asyncio.to_thread(lambda: (Tokenizer(files), ChatTemplate.of(files)))
+            if template is None:
+                log.warning("%s has no chat template; chats will be refused", description.model)
+            self._served = Served(description, tokenizer, template)
+        else:
+            self._served = Served(description, known.tokenizer, known.template)
+        return self._served
 
     async def describe(self) -> pb.TargetServiceDescribeResponse:
         """What the target says of itself now."""

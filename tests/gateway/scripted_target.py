@@ -98,6 +98,7 @@ class ScriptedTarget(TargetServiceServicer):
         self.files = files
         self.hash_of_calls: str | None = None  # another than it describes: a target that contradicts itself
         self.play(script)
+        self.described = 0
         self.fetched: list[TokenizerFiles] = []
         self.description = pb.TargetServiceDescribeResponse(
             model="tiny",
@@ -173,6 +174,7 @@ class ScriptedTarget(TargetServiceServicer):
                 )
 
     async def Describe(self, request, context):
+        self.described += 1
         self.description.tokenizer_hash = self.files.hash
         self.description.vocab_size = Tokenizer(self.files).vocab_size
         return self.description

@@ -301,6 +301,8 @@ GRPC = [
     ("stopping.strings[0]", {"stopping": types.Stopping(strings=[""])}),
     ("stopping.strings", {"stopping": types.Stopping(strings=["a"] * 17)}),
     ("stopping.ids[0]", {"stopping": types.Stopping(ids=[999])}),
+    ("stopping.ids", {"stopping": types.Stopping(ids=[5] * (TOKENIZER.vocab_size + 1))}),
+    ("request_id", {"request_id": "x" * 201}),
     ("speculation.mode", {"speculation": types.Speculation(mode=99)}),
     ("speculation.max_draft_tokens", {"speculation": types.Speculation(max_draft_tokens=0)}),
     ("speculation.max_draft_tokens", {"speculation": types.Speculation(max_draft_tokens=16)}),

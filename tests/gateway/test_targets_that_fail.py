@@ -18,6 +18,8 @@ from services.errors import (
     Unavailable,
     Unsupported,
 )
+from services.gateway.targets import Target
+from services.wire.clients import target_channel
 from services.wire.serving import serving, target_service
 from services.wire.status import raising
 from tests.gateway.peers import BODY, frames
@@ -154,10 +156,18 @@ async def test_another_tokenizer_is_fetched_and_the_prompt_encoded_again(gateway
     assert peers.target.fetched == [FILES, peers.target.files]
 
 
-async def test_a_tokenizer_is_fetched_once_for_a_hash(gateway):
-    async with gateway(own=True) as peers:
-        await asyncio.gather(*(peers.chat() for _ in range(8)))
-    assert peers.target.fetched == [FILES]
+async def test_many_who_ask_at_once_what_is_served_ask_once():
+    target = ScriptedTarget(lambda request: [])
+    async with serving("127.0.0.1:0", [target_service(target)], grace_s=0) as server:
+        await server.ready()
+        async with target_channel(server.address) as channel:
+            asked = Target(channel)
+            served = await asyncio.gather(*(asked.served() for _ in range(8)))
+            assert all(each is served[0] for each in served)
+            assert (target.described, target.fetched) == (1, [FILES])
+            again = await asked.refresh()
+            assert again.tokenizer is served[0].tokenizer
+            assert (target.described, target.fetched) == (2, [FILES])
 
 
 async def test_a_target_that_never_agrees_about_its_tokenizer_is_unavailable(gateway):
