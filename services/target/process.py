@@ -1,6 +1,7 @@
 """The target program: checks the model, opens the port, loads, serves, drains."""
 
 import asyncio
+import logging
 import uuid
 from functools import partial
 
@@ -24,6 +25,8 @@ from services.text.files import TokenizerFiles
 from services.text.tokenizer import Tokenizer
 from services.wire.codec import DATA_TYPES, DRAFT_PROTOCOL_VERSION
 from services.wire.serving import announce, serving, stop_requested, target_service
+
+log = logging.getLogger(__name__)
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
@@ -69,7 +72,21 @@ def _load(settings: TargetSettings, tokenizer: Tokenizer) -> Engine:
         cache_rows=settings.cache_rows,
         vocab_size=tokenizer.vocab_size,
         context=settings.context,
+        progress=Progress(),
     )
+
+
+class Progress:
+    """Says in the log how far loading is: when a stage begins, and at each further quarter of it."""
+
+    def __init__(self) -> None:
+        self._said: tuple[str, int] | None = None
+
+    def __call__(self, stage: str, done: float) -> None:
+        quarter = (stage, int(done * 4))
+        if quarter != self._said:
+            self._said = quarter
+            log.info("loading: %s %d %%", stage, 25 * quarter[1])
 
 
 def _admission(
