@@ -56,7 +56,7 @@ class Round:
     finish: pb.Finish | None = None
 
 
-Step = Round | asyncio.Event | Exception
+Step = Round | asyncio.Event | Exception | pb.TargetServiceGenerateResponse
 
 
 def says(text: str, *, origin: str = "plain") -> Round:
@@ -90,7 +90,7 @@ class Call:
 
 
 class ScriptedTarget(TargetServiceServicer):
-    """`script` gives the steps of a call: rounds to send, events to wait for, errors to raise."""
+    """`script` gives the steps of a call: rounds to count and send, messages to send, events to wait for, errors to raise."""
 
     def __init__(
         self, script: Callable[[pb.TargetServiceGenerateRequest], Iterable[Step]], *, files: TokenizerFiles = FILES
@@ -167,6 +167,8 @@ class ScriptedTarget(TargetServiceServicer):
                 await step.wait()
             elif isinstance(step, Exception):
                 raise step
+            elif isinstance(step, pb.TargetServiceGenerateResponse):
+                yield step
             else:
                 count(report, step, stats=request.speculation.stats)
                 yield pb.TargetServiceGenerateResponse(

@@ -5,6 +5,8 @@ import json
 
 import pytest
 from openai.types.chat import ChatCompletionChunk
+from tandem.v1.target_pb2 import TargetServiceGenerateResponse
+from tandem.v1.types_pb2 import Token
 
 from services.gateway.app import create_app
 from services.gateway.generate import Generator
@@ -153,12 +155,13 @@ async def test_a_round_reaches_the_client_before_the_next_is_drawn(gateway):
 async def test_a_slow_client_holds_the_target_back(gateway):
     """Nothing is read ahead without limit: a client that takes nothing stops the rounds."""
     sent, taken, closed = 0, asyncio.Event(), asyncio.Event()
+    big = TargetServiceGenerateResponse(tokens=[Token(id=5)] * 10_000)
 
     def script(request):
         nonlocal sent
         while True:
             sent += 1
-            yield says("x" * 100)
+            yield big
 
     bodies = [json.dumps(BODY | {"stream": True}).encode()]
 
