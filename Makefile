@@ -7,7 +7,7 @@ PORT ?= 8000
 
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := services tests
+SOURCES := services tests bench
 
 .PHONY: serve test test-full check protos venv clean
 

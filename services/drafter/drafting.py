@@ -45,7 +45,7 @@ class Drafting:
         session = Session(welcomed, self.capacity, self._thread)
         self._sessions.add(session)
         descriptions = [drafter.description for drafter in welcomed.values()]
-        return Welcome(self.instance, descriptions, refusals), session
+        return Welcome(self.instance, descriptions, refusals, self.capacity.limit), session
 
     def drain(self) -> None:
         """End every stream once the turns it received are answered. A stream would outlive any grace otherwise."""

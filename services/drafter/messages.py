@@ -67,6 +67,7 @@ class Welcome:
     instance: str
     drafters: Sequence[Description]
     refusals: Sequence[Refusal]
+    max_contexts: int
 
 
 @dataclass(frozen=True, slots=True)

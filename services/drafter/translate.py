@@ -134,6 +134,7 @@ def response_of(response: Response) -> pb.DraftResponse:
                 instance=response.instance,
                 drafters=[description_of(each) for each in response.drafters],
                 refusals=refusals,
+                max_contexts=response.max_contexts,
             )
             return pb.DraftResponse(welcome=welcome)
 

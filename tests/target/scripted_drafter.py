@@ -39,6 +39,7 @@ class ScriptedDrafter(DrafterServiceServicer):
     opened: int = 0
     closed: int = 0
     on_time: int = 0
+    max_contexts: int = 100
     modes: tuple[int, ...] = (types_pb2.SPECULATION_MODE_NGRAM,)
     requests: list[pb.DraftRequest] = field(default_factory=list)
 
@@ -52,6 +53,7 @@ class ScriptedDrafter(DrafterServiceServicer):
                 case "open":
                     self.opened += 1
                     known[request.open.sequence] = Known([request.open.first_id], request.open.epoch)
+                    assert len(known) <= self.max_contexts, "no more are opened than were offered"
                 case "feed":
                     self._feed(known, request.feed)
                 case "close":
@@ -71,7 +73,7 @@ class ScriptedDrafter(DrafterServiceServicer):
             pb.DrafterDescription(mode=mode, name="scripted", max_draft_tokens=15, default_draft_tokens=7)
             for mode in self.modes
         ]
-        return pb.Welcome(protocol_version=1, instance="scripted", drafters=drafters)
+        return pb.Welcome(protocol_version=1, instance="scripted", drafters=drafters, max_contexts=self.max_contexts)
 
     def _feed(self, known: dict[int, Known], feed: pb.Feed) -> None:
         ids = known[feed.sequence].ids

@@ -96,6 +96,16 @@ async def test_a_drafter_that_lost_a_context_is_fed_again() -> None:
     assert accepted(updates) > 0
 
 
+async def test_no_more_contexts_are_opened_than_the_drafter_offers() -> None:
+    asked = [request([index, *PROMPT], 30) for index in range(6)]
+    drafter = ScriptedDrafter(truth_of(asked), iter([]), max_contexts=2)
+    async with system(drafter) as running:
+        answers = await asyncio.gather(*map(running.answer, asked))
+        assert [tokens(each) for each in answers] == [plain_answer(each) for each in asked]
+        assert running.link.up.is_set()
+    assert sum(accepted(each) > 0 for each in answers) >= 2
+
+
 async def test_mode_none_causes_no_drafter_traffic() -> None:
     asked = request(PROMPT, 20, mode="none")
     [updates], _, drafter = await drive([asked], repeat(("right", 7)))

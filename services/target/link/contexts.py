@@ -45,9 +45,7 @@ class Contexts:
         return len(self._open)
 
     def open(self, sequence: Sequence, modes: tuple[str, ...]) -> Iterator[DraftRequest]:
-        """Open a sequence unless it is open."""
-        if sequence.id in self._open:
-            return
+        """Open a sequence that is not open."""
         context = self._open[sequence.id] = Context()
         request = sequence.request
         yield DraftRequest(

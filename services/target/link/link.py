@@ -86,7 +86,9 @@ class DrafterLink:
         stream = self._stream
         if stream is None or self._breaker.open or self._still_open(stream):
             return {}
-        entries = [stream.entry(ask.sequence, ask.mode, ask.max_draft_tokens) for ask in asks]
+        entries = [entry for ask in asks if (entry := stream.entry(ask.sequence, ask.mode, ask.max_draft_tokens))]
+        if not entries:
+            return {}
         budget_s = self._deadline.seconds
         turn = stream.begin(entries, self._clock(), budget_s)
         await asyncio.wait([turn.answer], timeout=budget_s)

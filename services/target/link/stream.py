@@ -32,19 +32,24 @@ class Stream:
         self._vocab_size = vocab_size
         self._dropped = dropped
         self._turns = 0
+        self._max_contexts = welcome.max_contexts
 
-    def sync(self, sequence: Sequence) -> None:
-        """Feed what one turn could not carry: a prompt, or what was committed while nobody drafted."""
-        modes = self._modes(sequence)
-        if not modes:
-            return
-        self._send(self.contexts.open(sequence, modes))
+    def sync(self, sequence: Sequence) -> bool:
+        """Feed what one turn could not carry: a prompt, or what was committed while nobody drafted. False when the
+        drafter holds no context for the sequence and none can be opened."""
+        if sequence.id not in self.contexts:
+            modes = self._modes(sequence)
+            if not modes or len(self.contexts) >= self._max_contexts:
+                return False
+            self._send(self.contexts.open(sequence, modes))
         if self.contexts.gap(sequence) > BLOCK_POSITIONS:
             self._send(self.contexts.feeds(sequence))
+        return True
 
-    def entry(self, sequence: Sequence, mode: str, max_draft_tokens: int) -> TurnSequence:
-        """The question for one sequence, carrying the feed of its last commit."""
-        self.sync(sequence)
+    def entry(self, sequence: Sequence, mode: str, max_draft_tokens: int) -> TurnSequence | None:
+        """The question for one sequence, carrying the feed of its last commit; None when it has no context."""
+        if not self.sync(sequence):
+            return None
         return TurnSequence(
             sequence=sequence.id,
             epoch=self.contexts[sequence.id].epoch,

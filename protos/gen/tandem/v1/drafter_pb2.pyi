@@ -288,10 +288,13 @@ class Welcome(_message.Message):
     DRAFTERS_FIELD_NUMBER: _builtins.int
     REFUSALS_FIELD_NUMBER: _builtins.int
     RING_MAPPED_FIELD_NUMBER: _builtins.int
+    MAX_CONTEXTS_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     instance: _builtins.str
     ring_mapped: _builtins.bool
     """The ring was mapped and may be used."""
+    max_contexts: _builtins.int
+    """Sequences that may be open on all streams of the drafter together. A target opens no more than these."""
     @_builtins.property
     def drafters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DrafterDescription]: ...
     @_builtins.property
@@ -304,10 +307,11 @@ class Welcome(_message.Message):
         drafters: _abc.Iterable[Global___DrafterDescription] | None = ...,
         refusals: _abc.Iterable[Global___DrafterRefusal] | None = ...,
         ring_mapped: _builtins.bool = ...,
+        max_contexts: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["drafters", b"drafters", "instance", b"instance", "protocol_version", b"protocol_version", "refusals", b"refusals", "ring_mapped", b"ring_mapped"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drafters", b"drafters", "instance", b"instance", "max_contexts", b"max_contexts", "protocol_version", b"protocol_version", "refusals", b"refusals", "ring_mapped", b"ring_mapped"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
