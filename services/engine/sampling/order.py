@@ -1,6 +1,7 @@
 """The one order of every selection: value descending, then id ascending.
 
-Shape key: R rows, V vocabulary, W window of leading ids, K ids wanted, B ids of a block, D depth of a table, C candidates."""
+Shape key: R rows, V vocabulary, W window of leading ids, K ids wanted, B ids of a block, D values of a column,
+C candidates."""
 
 from dataclasses import dataclass
 
