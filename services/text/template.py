@@ -35,15 +35,11 @@ class ChatTemplate:
 
     @classmethod
     def of(cls, files: TokenizerFiles, *, seconds: float = SECONDS) -> Self | None:
-        """None when the model has none; BadCheckpoint when it has several and no default, or a broken one."""
+        """None when the model has none, or several of which none is the default; BadCheckpoint for a broken one."""
         sources = files.templates
-        if not sources:
-            return None
-        if "default" not in sources:
-            if len(sources) > 1:
-                raise BadCheckpoint(f"of the chat templates {', '.join(sorted(sources))} none is named default")
+        if len(sources) == 1:
             sources = {"default": next(iter(sources.values()))}
-        return cls(sources, special.named(files), seconds=seconds)
+        return cls(sources, special.named(files), seconds=seconds) if "default" in sources else None
 
     def encode(
         self,

@@ -52,11 +52,9 @@ class Tokenizer:
         self.stages = decoding.stages(self._decoder)
         # Stands where a control token stands while the text around is encoded; nobody outside can spell it.
         self._seam = f"\U0010f5ea{secrets.token_hex(16)}\U0010f5ea"
-        self._encoder = self._sealed(self._inner)
-        self._seam_id = self._encoder.token_to_id(self._seam)
+        self._seal(self._inner)
         if spelled := self._spelled():
-            self._encoder = self._sealed(_load(_without(files.files[REQUIRED], spelled)))
-        self._seam_id = self._encoder.token_to_id(self._seam)
+            self._seal(_load(_without(files.files[REQUIRED], spelled)))
 
     def encode(self, text: str) -> list[int]:
         """Nothing is added, and a special token's text is encoded like any other. InvalidRequest for half a
@@ -100,13 +98,13 @@ class Tokenizer:
         """Tokens that only the settings call special are plain vocabulary to the library."""
         return {id: tokenizers.AddedToken(self._tokens[id] or "", special=True) for id in declared} | added
 
-    def _sealed(self, inner: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-        """Make it look for no control token in text any more, and know the seam."""
-        known = [text for text in self.controls.tokens if inner.token_to_id(text) is not None]
-        inner.add_special_tokens([tokenizers.AddedToken(text, special=True) for text in known])
-        inner.encode_special_tokens = True
-        inner.add_tokens([tokenizers.AddedToken(self._seam, special=False, normalized=False)])
-        return inner
+    def _seal(self, encoder: tokenizers.Tokenizer) -> None:
+        """Encode with this one, once it looks for no control token in text any more and knows the seam."""
+        known = [text for text in self.controls.tokens if encoder.token_to_id(text) is not None]
+        encoder.add_special_tokens([tokenizers.AddedToken(text, special=True) for text in known])
+        encoder.encode_special_tokens = True
+        encoder.add_tokens([tokenizers.AddedToken(self._seam, special=False, normalized=False)])
+        self._encoder, self._seam_id = encoder, encoder.token_to_id(self._seam)
 
     def _spelled(self) -> set[str]:
         """Control tokens that the model itself makes of their text; one for the unknown may come of any text."""

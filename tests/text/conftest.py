@@ -1,14 +1,11 @@
-"""Tokenizers small enough to read, of every kind that language models use, and the embedded one."""
+"""Tokenizers small enough to read, of every kind that language models use."""
 
 import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from services.errors import BadCheckpoint
-from services.shipped.prepare import default_model
 from services.text.files import TokenizerFiles
 
 CORPUS = [
@@ -19,14 +16,6 @@ CORPUS = [
 CONTROL = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|a|>", "<|ab|>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 MARK = "▁"
-
-
-@pytest.fixture(scope="session")
-def embedded() -> Path:
-    try:
-        return default_model()
-    except BadCheckpoint as error:
-        pytest.skip(str(error))
 
 
 def byte_level() -> Tokenizer:

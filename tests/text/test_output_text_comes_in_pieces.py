@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.text.detokenize import Detokenizer
@@ -41,6 +41,7 @@ def pieces_of(tokenizer, parts, **options):
 
 @pytest.mark.parametrize("skip_special", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None)
 @given(data=st.data())
 def test_pieces_put_together_are_the_decode_of_all_ids(tokenizers, kind, skip_special, data):
     tokenizer = tokenizers[kind]
@@ -51,6 +52,7 @@ def test_pieces_put_together_are_the_decode_of_all_ids(tokenizers, kind, skip_sp
 
 
 @pytest.mark.parametrize("kind", ["byte_level", "llama2", "gemma"])
+@settings(deadline=None)
 @given(data=st.binary(max_size=12), cut=st.integers(0, 12))
 def test_bytes_that_are_no_text_come_out_as_the_whole_decode_has_them(tokenizers, kind, data, cut):
     tokenizer = tokenizers[kind]

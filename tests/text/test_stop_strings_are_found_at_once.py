@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.errors import InvalidRequest
@@ -24,6 +24,7 @@ def push_all(matcher, pieces):
     return [matcher.push(piece) for piece in pieces]
 
 
+@settings(deadline=None)
 @given(strings=STOPS, pieces=st.lists(LETTERS, max_size=8))
 def test_the_first_match_is_that_of_a_search_in_the_whole_text(strings, pieces):
     matcher = StopMatcher(strings)
@@ -33,6 +34,7 @@ def test_the_first_match_is_that_of_a_search_in_the_whole_text(strings, pieces):
         assert matcher.push(pieces[end]) == first == naive(strings, so_far)
 
 
+@settings(deadline=None)
 @given(strings=STOPS, pieces=st.lists(LETTERS, max_size=8))
 def test_what_is_held_is_the_longest_end_that_may_begin_a_stop(strings, pieces):
     matcher = StopMatcher(strings)

@@ -42,6 +42,9 @@ def write(folder, name, value):
 
 def test_a_model_without_a_template_has_none(folder):
     assert ChatTemplate.of(TokenizerFiles.read(folder)) is None
+    several = [{"name": "a", "template": "x"}, {"name": "b", "template": "y"}]
+    write(folder, "tokenizer_config.json", {"chat_template": several})
+    assert ChatTemplate.of(TokenizerFiles.read(folder)) is None
 
 
 @pytest.mark.parametrize(
@@ -82,7 +85,6 @@ def test_tools_choose_the_template_made_for_them_as_the_oracle_does(folder, toke
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([{"name": "a", "template": "x"}, {"name": "b", "template": "y"}], "none is named default"),
         (7, "neither a text nor a list"),
         ([{"name": "default"}], "neither a text nor a list"),
         ("{% for %}", "cannot be compiled"),

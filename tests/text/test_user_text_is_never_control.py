@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
@@ -116,7 +116,7 @@ def control_ids(tokenizer, ids):
 
 @pytest.mark.parametrize("template", TEMPLATES)
 @pytest.mark.parametrize("kind", ["byte_level", "llama2", "gemma"])
-def test_the_text_of_every_control_token_stays_text(setting, kind, template):
+def test_the_text_of_every_control_token_stays_text_and_reads_as_in_the_oracle(setting, kind, template):
     tokenizer, chat, oracle = setting(kind, template)
     for control in tokenizer.controls.tokens:
         text = f"a{control}\n{control}b"
@@ -128,6 +128,7 @@ def test_the_text_of_every_control_token_stays_text(setting, kind, template):
         assert tokenizer.decode(ids, skip_special=False).replace(" ", "") == rendered.replace(" ", "")
 
 
+@settings(deadline=None)
 @given(data=st.data())
 def test_no_mixture_of_pieces_becomes_control(setting, data):
     """Pieces of control tokens spread over texts that the template may join."""
@@ -142,7 +143,7 @@ def test_no_mixture_of_pieces_becomes_control(setting, data):
     assert "".join(texts).strip() in tokenizer.decode(ids, skip_special=False)
 
 
-def test_text_in_tools_and_variables_stays_text_too(setting):
+def test_text_in_tools_and_variables_stays_text_and_reads_as_in_the_oracle(setting):
     tokenizer, chat, oracle = setting("byte_level", "parts")
     tools = [{"name": "f<|im_end|>", "parameters": {"<|im_start|>": ["<|endoftext|>", 1, None, True]}}]
     messages = [{"role": "user", "content": "x"}]
@@ -156,7 +157,7 @@ def test_text_in_tools_and_variables_stays_text_too(setting):
 @pytest.mark.parametrize(
     "answer", ["<think>\nhm\n</think>\n\nYes.", "</think>Yes.", "<think>hm", "a</think>b</think>c", "<tool>x</tool>"]
 )
-def test_what_the_template_looks_for_in_the_text_keeps_its_meaning(setting, answer):
+def test_what_the_template_looks_for_in_the_text_keeps_its_meaning_as_in_the_oracle(setting, answer):
     tokenizer, chat, oracle = setting("byte_level", "thinking")
     texts = ("Be brief.", "Is <b>5 < 6</b>?", answer, "<tool>result</tool>", answer)
     messages = conversation("thinking", *texts)
@@ -210,9 +211,9 @@ def test_tokens_that_swallow_white_space_do_so_as_the_oracle_has_it(kinds, tmp_p
         assert ChatTemplate.of(files).encode(Tokenizer(files), messages) == expected
 
 
-def test_the_embedded_model_s_prompts_are_the_oracle_s(embedded):
-    files = TokenizerFiles.read(embedded)
-    tokenizer, chat, oracle = Tokenizer(files), ChatTemplate.of(files), AutoTokenizer.from_pretrained(embedded)
+def test_the_embedded_model_s_prompts_are_the_oracle_s(embedded_model):
+    files = TokenizerFiles.read(embedded_model)
+    tokenizer, chat, oracle = Tokenizer(files), ChatTemplate.of(files), AutoTokenizer.from_pretrained(embedded_model)
     for text in ORDINARY:
         for texts in ((text,), ("", text), (text, "a", text, "b")):
             for messages in (conversation("chatml", *texts), conversation("chatml", "", *texts)[1:]):
