@@ -15,7 +15,7 @@ PING_S = 15.0
 
 
 def create_app(generator: Generator, *, max_body_bytes: int, ping_s: float) -> FastAPI:
-    app = FastAPI(openapi_url=None)
+    app = FastAPI(openapi_url=None, redirect_slashes=False)
     errors.install(app)
     app.include_router(chat_routes(generator, max_body_bytes=max_body_bytes, ping_s=ping_s))
 

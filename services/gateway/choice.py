@@ -48,6 +48,6 @@ class Choice:
             return Delta(choice=self._index, text=self._text.push(ids), tokens=round.tokens)
         finish = round.finish
         if finish.kind == FINISH_KIND_STOP_TOKEN:
-            ids.pop()  # kept and counted, but it ends the text and is no part of it
+            del ids[-1:]  # kept and counted, but it ends the text and is no part of it
         text = self._text.finish(ids, end=finish.text_offset if finish.HasField("text_offset") else None)
         return Delta(choice=self._index, text=text, tokens=round.tokens, finish=finish)

@@ -90,7 +90,8 @@ class Call:
 
 
 class ScriptedTarget(TargetServiceServicer):
-    """`script` gives the steps of a call: rounds to count and send, messages to send, events to wait for, errors to raise."""
+    """`script` gives the steps of a call: rounds to count and send, messages to send as they
+    are, events to wait for, errors to raise."""
 
     def __init__(
         self, script: Callable[[pb.TargetServiceGenerateRequest], Iterable[Step]], *, files: TokenizerFiles = FILES

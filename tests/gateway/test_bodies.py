@@ -67,7 +67,10 @@ async def test_a_content_type_may_name_its_charset(gateway):
     assert answer.status_code == 200
 
 
-@pytest.mark.parametrize(("path", "status", "code"), [("/nowhere", 404, "not_found"), ("/v1", 404, "not_found")])
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [("/nowhere", 404, "not_found"), ("/v1", 404, "not_found"), ("/ready/", 404, "not_found")],
+)
 async def test_an_unknown_path_is_404_in_the_same_shape(gateway, path, status, code):
     async with gateway() as peers:
         assert path in shaped(await peers.http.get(path), status, code)

@@ -55,6 +55,14 @@ async def test_leaving_in_the_middle_of_a_long_stream_cancels_it(gateway):
         await all_cancelled(peers.target)
 
 
+async def test_leaving_a_stream_that_has_only_sent_comments_cancels_it(gateway, monkeypatch):
+    monkeypatch.setattr("services.gateway.process.PING_S", 0.01)
+    async with gateway(Held(), own=True) as peers:
+        async with peers.http.stream("POST", "/v1/chat/completions", json=BODY | {"stream": True}) as response:
+            assert (await anext(response.aiter_lines())).startswith(":")
+        await all_cancelled(peers.target)
+
+
 async def test_leaving_through_the_official_client_cancels_too(gateway):
     async with gateway(Held(says("a"))) as peers:
         stream = await peers.openai.chat.completions.create(**BODY, stream=True)

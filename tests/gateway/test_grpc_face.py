@@ -66,6 +66,7 @@ async def test_text_is_text_and_ids_go_through(gateway, asked, ids):
 FIELDS = {
     "max_tokens": (20, {"max_tokens": 20}),
     "temperature": (0.5, {"sampling": {"temperature": 0.5}}),
+    "temperature of nearly zero": ({"temperature": 1e-7}, {"sampling": {"temperature": 1e-7}}),
     "top_k": (7, {"sampling": {"top_k": 7}}),
     "top_p": (0.5, {"sampling": {"top_p": 0.5}}),
     "min_p": (0.25, {"sampling": {"min_p": 0.25}}),
