@@ -22,6 +22,7 @@ from services.target.scheduler import Bounds
 from services.target.servicer import Servicer, Serving
 from services.target.worker import Worker
 from services.text.files import TokenizerFiles
+from services.text.template import ChatTemplate
 from services.text.tokenizer import Tokenizer
 from services.wire.codec import DATA_TYPES, DRAFT_PROTOCOL_VERSION
 from services.wire.serving import announce, serving, stop_requested, target_service
@@ -36,6 +37,8 @@ async def run(settings: TargetSettings) -> None:
     files = TokenizerFiles.read(settings.model)
     tokenizer = Tokenizer(files)
     defaults = default_sampling(files)
+    if ChatTemplate.of(files) is None:
+        log.warning("%s has no chat template; chats will be refused", settings.model)
     Engine.check(settings.model)
     servicer, worker = Servicer(), Worker()
     stop = asyncio.create_task(stop_requested())
