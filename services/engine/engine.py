@@ -3,7 +3,6 @@
 Shape key: T rows of a forward, R rows that need logits, V vocabulary, H hidden size.
 """
 
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -44,7 +43,6 @@ class Engine:
         self._multiple = plans.table.multiple
         self._slots = Slots(cache_rows, layout)
         self._threads = torch.get_num_threads()
-        self._thread = threading.get_ident()
         self.numerics: Numerics = plans.judge(partial(invariant, self.forward, layout, self.vocab_size, self.context))
 
     @staticmethod
@@ -118,7 +116,8 @@ class Engine:
     def forward(self, blocks: Sequence[Block], *, taps: Sequence[int] = (), hidden: bool = False) -> Forward:
         """Run all rows of all blocks in one pass. The caller commits what it keeps of each slot; what it does not is
         dropped by the slot's next forward."""
-        self._settle_thread()
+        if torch.get_num_threads() != self._threads:  # it belongs to the calling thread, and it decides bits
+            torch.set_num_threads(self._threads)
         _check_blocks(blocks)
         if not all(0 <= layer < self.layers for layer in taps):
             raise ValueError(f"taps {list(taps)} of a model with {self.layers} layers")
@@ -136,12 +135,6 @@ class Engine:
         if not packed.wanted:
             return torch.empty(0, self.vocab_size)
         return self._model.head(hidden_TH[packed.wanted_R])[: packed.wanted].float()
-
-    def _settle_thread(self) -> None:
-        """The number of OpenMP threads, which decides bits, belongs to the calling thread."""
-        if threading.get_ident() != self._thread:
-            torch.set_num_threads(self._threads)
-            self._thread = threading.get_ident()
 
 
 def _open(folder: Path) -> tuple[Architecture, Checkpoint]:

@@ -1,4 +1,4 @@
-"""A folder that cannot be served is refused before anything is allocated, by a BadCheckpoint that names what is wrong."""
+"""A folder that cannot be served is refused before anything is allocated, and the BadCheckpoint says why."""
 
 import json
 import pickle

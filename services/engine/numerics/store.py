@@ -25,7 +25,7 @@ class Store:
                 table.check(operators)
             except FileNotFoundError:
                 continue
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 log.warning("%s cannot be used: %r", path, error)
             else:
                 return table
