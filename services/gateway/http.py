@@ -22,7 +22,7 @@ async def http_serving(listen: str, app: FastAPI) -> AsyncIterator[str]:
 
     Signals are the process's business, so uvicorn's own `serve`, which takes them over, is not used.
     """
-    listener = _listener(listen)
+    listener = bound(listen)
     config = uvicorn.Config(
         app,
         lifespan="off",
@@ -47,10 +47,10 @@ async def http_serving(listen: str, app: FastAPI) -> AsyncIterator[str]:
         await server.shutdown(sockets=[listener])
 
 
-def _listener(listen: str) -> socket.socket:
+def bound(listen: str) -> socket.socket:
+    """A socket whose connections send at once: asyncio leaves Nagle's delay on where a socket names no protocol."""
     host, _, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    # asyncio sends at once, without waiting to fill a packet, only on sockets that name their protocol.
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -3,10 +3,13 @@
 import asyncio
 import json
 import signal
+import socket
 import sys
 
 import httpx
 import pytest
+
+from services.gateway.http import bound
 
 pytestmark = pytest.mark.anyio
 
@@ -24,3 +27,18 @@ async def test_it_announces_both_ports_serves_probes_without_a_target_and_leaves
     gateway.send_signal(signal.SIGTERM)
     rest, _ = await gateway.communicate()
     assert (rest, gateway.returncode) == (b"", 0)
+
+
+async def test_connections_of_its_port_send_at_once():
+    options = asyncio.get_running_loop().create_future()
+
+    async def accept(reader, writer):
+        accepted = writer.get_extra_info("socket")
+        options.set_result(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    async with await asyncio.start_server(accept, sock=bound("127.0.0.1:0")) as server:
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        assert await options != 0
+        writer.close()
+        await writer.wait_closed()

@@ -107,11 +107,11 @@ async def test_text_is_cut_where_the_target_says(gateway, rounds, stop, string, 
     assert "".join(pieces) == "".join(rounds)[:at]
 
 
-async def test_a_stop_string_before_min_tokens_is_text(gateway):
-    script = [says("a."), says("b"), stops("c.", ".", at=4)]
+async def test_a_stop_string_before_min_tokens_is_text_and_the_next_is_held_back_all_the_same(gateway):
+    script = [says("##"), says("b#"), stops("#", "##", at=3)]
     async with gateway(lambda request: script) as peers:
-        pieces = contents(frames(await peers.chat(stream=True, stop=["."], min_tokens=3)))
-    assert "".join(pieces) == "a.bc"
+        pieces = contents(frames(await peers.chat(stream=True, stop=["##"], min_tokens=3)))
+    assert "".join(pieces) == "##b"
 
 
 @given(
