@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from services.engine.sampling import Ask, Rules, SamplingParams, sample_and_match
+from services.engine.sampling import Ask, Rules, SamplingParams, gumbel, sample_and_match
 from services.engine.sampling.filter import Filters
 from services.engine.sampling.order import leading
 
@@ -75,6 +75,20 @@ def test_nothing_but_finite_numbers_for_any_legal_logits_and_temperature(tempera
             assert 0 <= verdict.tokens[0] < size
             numbers = [verdict.logprobs[0].logprob, *(logprob for _, logprob in verdict.logprobs[0].top)]
             assert all(math.isfinite(number) and number <= 0 for number in numbers)
+
+
+@pytest.mark.parametrize("options", [{}, {"top_k": 63}, {"top_p": 0.999999}, {"min_p": 1e-6}])
+def test_scores_that_round_to_the_same_number_go_to_the_lowest_id(options):
+    # Around 1e4 the steps of fp32 are as wide as the noise at T = 1e-3, so many scores are equal.
+    steps = torch.randint(0, 3, (63,), generator=torch.Generator().manual_seed(3)) * 2.0**-10
+    row = torch.cat([1e4 - steps, torch.tensor([-1e4])])
+    ties = 0
+    for seed in range(100):
+        noise = gumbel(seed, 0, [2], torch.arange(64, dtype=torch.int32))[0]
+        scores = (row + noise * 1e-3).tolist()
+        ties += scores.count(max(scores)) > 1
+        assert token(row.tolist(), seed=seed, temperature=1e-3, **options) == scores.index(max(scores))
+    assert ties > 10
 
 
 @pytest.mark.parametrize("options", [{"temperature": 0.0}, {}, {"top_p": 0.9}, {"top_k": 3}, {"min_p": 0.1}])

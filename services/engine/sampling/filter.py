@@ -58,6 +58,6 @@ class Filters:
         passes_RW[:, 1:] &= mass_RW[:, :-1] < self.top_p_R1  # the id that reaches p is the last one kept
         passes_RW &= likely_RW >= self.min_p_R1
         kept_RW = passes_RW.cumprod(1).bool()
-        ended_R = kept_RW.sum(1) < window.whole_R
+        ended_R = kept_RW.sum(1) <= window.whole_R  # of the first entry past the whole part the value is certain
         known_R = ~limited_R1[:, 0] | (self.top_k_R1[:, 0] <= window.whole_R)
         return kept_RW, (ended_R & known_R) | (width == vocab_size)
