@@ -12,22 +12,26 @@ from tests.system.running import chat, tandem
 PROMPTS = [f"Write the numbers from {start} to {start + 30}, separated by commas." for start in range(8)]
 
 
+TOKENS = 48
+
+
 def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
 def test_a_killed_drafter_costs_nothing_but_time(embedded_model) -> None:
     with tandem(embedded_model) as running, ThreadPoolExecutor(8) as pool:
-        plain = list(pool.map(lambda prompt: running.ask(chat(prompt, 96, mode="none")).ids, PROMPTS))
+        plain = list(pool.map(lambda prompt: running.ask(chat(prompt, TOKENS, mode="none")).ids, PROMPTS))
         seen = [threading.Event() for _ in PROMPTS]
         asked = [
-            pool.submit(running.ask, chat(prompt, 96), seen=event) for prompt, event in zip(PROMPTS, seen, strict=True)
+            pool.submit(running.ask, chat(prompt, TOKENS), seen=event)
+            for prompt, event in zip(PROMPTS, seen, strict=True)
         ]
         for event in seen:
             assert event.wait(60)
         killed = running.kill("drafter")
         assert [each.result().ids for each in asked] == plain
-        again = (running.ask(chat(PROMPTS[0], 96)) for _ in range(200))
+        again = (running.ask(chat(PROMPTS[0], TOKENS)) for _ in range(200))
         assert any(answer.report.accepted > 0 for answer in again), "drafts are accepted after the restart"
         assert running.child("drafter") != killed
 
