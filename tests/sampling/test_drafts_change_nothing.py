@@ -38,7 +38,7 @@ def check(data, asked, ties, length=24):
 
 
 @given(st.data(), asked, st.sampled_from([2, 4, 64]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_no_draft_changes_a_token(data, asked, ties):
     check(data, asked, ties)
 

@@ -13,7 +13,7 @@ from tests.sampling.scripted import generate, no_drafts
 ROW = [2.0, 1.5, 1.5, 1.0, 0.5, 0.0, 0.0, -0.5, -1.0, -2.0]
 FOUR = [0.5, 0.25, 0.125, 0.125]
 FILTERS = {"all": {}, "top_k": {"top_k": 4}, "top_p": {"top_p": 0.8}, "min_p": {"min_p": 0.2}}
-DRAWS, SEQUENCES = 20_000, 100
+DRAWS, SEQUENCES = 20_000, 200
 
 
 def fixed(logits):

@@ -57,7 +57,7 @@ def test_noise_of_an_id_does_not_depend_on_what_else_is_asked(threads):
         ids = torch.arange(49157, dtype=torch.int32)
         whole = gumbel(-7, 2, range(12), ids)
         rng = random.Random(threads)
-        for count in [*range(1, 36, 2), 127, 40001]:
+        for count in [1, 2, 3, 5, 9, 15, 17, 31, 33, 127, 40001]:
             row, some = rng.randrange(12), torch.tensor(rng.sample(range(len(ids)), count), dtype=torch.int32)
             assert torch.equal(gumbel(-7, 2, [row], some)[0], whole[row, some.long()])
             assert torch.equal(gumbel(-7, 2, [row], ids[count:])[0], whole[row, count:])
@@ -86,12 +86,12 @@ def test_log_and_exp_give_a_number_the_same_bits_wherever_it_stands(threads):
         u = (torch.arange(2**23, dtype=torch.int32).float() + 0.5) * 2.0**-23
         for function, numbers in ((torch.log, u), (torch.log, -u.log()), (torch.exp, u * -40), (torch.exp, u * -1e6)):
             whole = function(numbers)
-            for start, step, width in [(1, 1, 2**23), (0, 3, 2**23), (5, 1, 40_007), (2, 1, 49_152), (3, 1, 4099)]:
+            for start, step, width in [(1, 1, 2**23), (0, 3, 2**23), (5, 1, 40_007), (3, 1, 4099)]:
                 assert torch.equal(function(numbers[start::step][:width]), whole[start::step][:width])
             some = torch.arange(0, 2**23, 173)
             for width in (1, 2, 3, 5, 7, 9, 15, 17, 31, 33):
                 pieces = numbers[some[: len(some) // width * width]].view(-1, width)
-                alone = torch.cat([function(piece) for piece in pieces[:2000].clone().unbind()])
+                alone = torch.cat([function(piece) for piece in pieces[:1000].clone().unbind()])
                 assert torch.equal(alone, whole[some[: len(alone)]])
     finally:
         torch.set_num_threads(before)

@@ -6,6 +6,7 @@ mixed in 32 bit lanes. Integers agree on every device; `log` within one kind of 
 Shape key: R rows, W ids of a row."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -26,10 +27,12 @@ def gumbel_of(keys: Sequence[int], ids: Tensor) -> Tensor:
 
 def row_key(seed: int, choice: int, position: int) -> int:
     """64 bits for a row. `seed` is any int64, negative ones too."""
-    key = 0
-    for word in (seed, choice, position):
-        key = _mix64(key ^ (word & _MASK64))
-    return key
+    return _mix64(_sequence_key(seed, choice) ^ position)
+
+
+@lru_cache(maxsize=4096)
+def _sequence_key(seed: int, choice: int) -> int:
+    return _mix64(_mix64(seed & _MASK64) ^ choice)
 
 
 def random_bits(keys: Sequence[int], ids: Tensor) -> Tensor:
