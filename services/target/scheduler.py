@@ -73,8 +73,9 @@ class Scheduler:
         return [sequence for sequence in self.running if sequence.prefilled]
 
     def prefills(self, decoded_rows: int) -> Iterator[Work]:
-        """Prompt chunks that fit beside `decoded_rows`, oldest first; at least one, so that prompts always move."""
-        room = max(self.bounds.round_tokens - decoded_rows, 1)
+        """Prompt chunks that fit beside `decoded_rows`, oldest first; a chunk at least, so that prompts always move."""
+        least = min(self.bounds.prefill_chunk, self.bounds.round_tokens)
+        room = max(self.bounds.round_tokens - decoded_rows, least)
         for sequence in self.running:
             if sequence.prefilled or room <= 0:
                 continue
