@@ -45,7 +45,7 @@ def test_rules_filters_and_draw_equal_the_oracle(case):
 
 @pytest.mark.full
 @given(cases())
-@settings(max_examples=20_000, deadline=None)
+@settings(max_examples=4000, deadline=None)
 def test_rules_filters_and_draw_equal_the_oracle_at_length(case):
     check(case)
 

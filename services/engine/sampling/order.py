@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-GROWTH = 8  # of a window that ended too early
+GROWTH = 4  # of a window that ended too early
 _BLOCK, _DEPTH = 1024, 16
 
 
