@@ -163,7 +163,7 @@ def test_nobody_asking_is_nobody_answered():
     assert sample_and_match(torch.empty(0, V), []) == []
 
 
-@pytest.mark.parametrize("size", [V, 3001])
+@pytest.mark.parametrize("size", [V, 3001, pytest.param(49_152, marks=pytest.mark.full)])
 def test_neighbours_never_change_a_verdict(size):
     """Bit for bit, logprobs too: alone, among others, in another order, on rows cut out of a wider table."""
     rng = random.Random(size)
