@@ -31,7 +31,15 @@ class Engine:
     """Used by one thread at a time. While `numerics.exact`, what it gives for a row depends on that sequence alone."""
 
     def __init__(
-        self, design: Architecture, model: Model, plans: Plans, *, layout: Layout, cache_rows: int, weights_hash: str
+        self,
+        design: Architecture,
+        model: Model,
+        plans: Plans,
+        *,
+        layout: Layout,
+        cache_rows: int,
+        max_sequences: int,
+        weights_hash: str,
     ) -> None:
         self.vocab_size = model.vocab_size
         self.context = model.context
@@ -41,7 +49,8 @@ class Engine:
         self.weights_hash = weights_hash
         self._model = model
         self._multiple = plans.table.multiple
-        self._slots = Slots(cache_rows, layout)
+        lane_rows = min(self.context, cache_rows)
+        self._slots = Slots(layout, rows=cache_rows, lanes=max_sequences, lane_rows=lane_rows)
         self._threads = torch.get_num_threads()
         self.numerics: Numerics = plans.judge(partial(invariant, self.forward, layout, self.vocab_size, self.context))
 
@@ -58,6 +67,7 @@ class Engine:
         dtype: torch.dtype,
         threads: int | None = None,
         cache_rows: int,
+        max_sequences: int = 64,
         vocab_size: int | None = None,
         context: int | None = None,
         cache: Path | None = None,
@@ -98,7 +108,15 @@ class Engine:
             dtype=dtype,
             page=plans.table.attention.keys,
         )
-        return cls(design, model, plans, layout=layout, cache_rows=cache_rows, weights_hash=weights_hash)
+        return cls(
+            design,
+            model,
+            plans,
+            layout=layout,
+            cache_rows=cache_rows,
+            max_sequences=max_sequences,
+            weights_hash=weights_hash,
+        )
 
     @property
     def free_rows(self) -> int:
@@ -157,6 +175,8 @@ def _check_blocks(blocks: Sequence[Block]) -> None:
         raise ValueError("a forward without blocks")
     if len({id(block.slot) for block in blocks}) < len(blocks):
         raise ValueError("two blocks of one slot")
+    if len({id(block.slot.pool) for block in blocks}) > 1:
+        raise ValueError("blocks of slots of several pools")
     for block in blocks:
         if not 0 <= block.wanted <= len(block.ids):
             raise ValueError(f"{block.wanted} rows wanted of {len(block.ids)}")

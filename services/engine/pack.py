@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from services.engine.batch import Block
-from services.engine.ops.attention import Span
+from services.engine.ops.tiles import Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -182,7 +182,6 @@ def test_the_fingerprint_names_everything_that_decides_bits(folder, tmp_path_fac
     engines = [
         load(folder),
         load(folder, dtype=torch.bfloat16),
-        load(folder, threads=2),
         load(folder, vocab_size=100),
         load(other),
     ]

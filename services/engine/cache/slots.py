@@ -1,15 +1,20 @@
 """Keys and values of sequences, one slot each, against one budget of rows.
 
-Shape key: S rows of a slot, N key heads and then as many value heads, D head size.
+A slot is a lane of one large tensor a layer, so that attention can read the lanes of many sequences in one call. The
+tensors span every lane to its end, but a page of them costs memory only from its first write until its slot is closed.
+
+Shape key: L lanes, S rows of a lane, N key heads and then as many value heads, D head size.
 """
 
+import heapq
+import mmap
+import sys
 from dataclasses import dataclass
-from mmap import mmap
 
 import torch
 from torch import Tensor
 
-from services.errors import Overloaded
+from services.errors import BadConfig, Overloaded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,31 +27,25 @@ class Layout:
     dtype: torch.dtype
     page: int
 
-    def zeros(self, rows: int) -> Tensor:
-        """[layers, S, 2N, D], S a multiple of `page`: zeros that cost no memory until they are written.
-
-        Masked rows take part in products, so rows that nobody wrote must hold finite numbers."""
-        shape = (self.layers, -(-rows // self.page) * self.page, 2 * self.kv_heads, self.head_dim)
-        size = torch.Size(shape).numel()
-        return torch.frombuffer(mmap(-1, size * self.dtype.itemsize), dtype=self.dtype, count=size).view(shape)
+    def lane(self, rows: int) -> tuple[int, int, int]:
+        """[S, 2N, D] with room for `rows` rows."""
+        return -(-rows // self.page) * self.page, 2 * self.kv_heads, self.head_dim
 
 
 class Slot:
     """The rows of one sequence: `length` committed ones, then those that the last forward began."""
 
-    def __init__(self, rows: int, layout: Layout) -> None:
+    def __init__(self, pool: "Slots", lane: int, rows: int) -> None:
+        self.pool = pool
+        self.lane = lane
         self.rows = rows
         self.length = 0
+        self.closed = False
         self._begun = 0
-        heads = layout.kv_heads
-        storage = layout.zeros(rows).unbind()
-        self.kv = storage  # of each layer: [S, 2N, D]
-        self.k = [kv_S2ND[:, :heads].transpose(0, 1)[None] for kv_S2ND in storage]  # [1, N, S, D]
-        self.v = [kv_S2ND[:, heads:].transpose(0, 1)[None] for kv_S2ND in storage]
 
-    @property
-    def closed(self) -> bool:
-        return not self.kv
+    def kv(self, layer: int) -> Tensor:
+        """[S, 2N, D]: the keys of every row, then its values."""
+        return self.pool.kv[layer][self.lane]
 
     def begin(self, rows: int) -> None:
         """Announce `rows` rows after the committed ones. Rows begun before and not committed are dropped."""
@@ -63,29 +62,53 @@ class Slot:
         self.length += kept
         self._begun = 0
 
-    def release(self) -> None:
-        """Give the memory back."""
-        self.kv, self.k, self.v = (), [], []
-        self._begun = 0
-
 
 class Slots:
-    """Opens and closes slots within a budget of rows, reserved when a slot is opened."""
+    """Opens and closes slots. `rows` are reserved when a slot is opened; a lane has room for `lane_rows`."""
 
-    def __init__(self, rows: int, layout: Layout) -> None:
+    def __init__(self, layout: Layout, *, rows: int, lanes: int, lane_rows: int) -> None:
         self.free_rows = rows
-        self._layout = layout
+        self._free_lanes = list(range(lanes))  # a heap: running sequences stay side by side
+        self.lane_rows, *row = layout.lane(lane_rows)
+        shape = (layout.layers, lanes, self.lane_rows, *row)
+        self._memory = _memory(torch.Size(shape).numel() * layout.dtype.itemsize)
+        whole_LS2ND = torch.frombuffer(self._memory, dtype=layout.dtype).view(shape)
+        self.kv = whole_LS2ND.unbind()  # of each layer: [L, S, 2N, D]
 
     def open(self, rows: int) -> Slot:
-        if rows < 1:
-            raise ValueError(f"a slot of {rows} rows")
         if rows > self.free_rows:
             raise Overloaded(f"{rows} cache rows are asked for and {self.free_rows} are free")
-        slot = Slot(rows, self._layout)
+        if not 0 < rows <= self.lane_rows:
+            raise ValueError(f"a slot of {rows} rows, where a lane has {self.lane_rows}")
+        if not self._free_lanes:
+            raise Overloaded("every slot is taken")
         self.free_rows -= rows
-        return slot
+        return Slot(self, heapq.heappop(self._free_lanes), rows)
 
     def close(self, slot: Slot) -> None:
-        if not slot.closed:
-            slot.release()
-            self.free_rows += slot.rows
+        if slot.closed:
+            return
+        slot.closed = True
+        self._give_back(slot.lane)
+        heapq.heappush(self._free_lanes, slot.lane)
+        self.free_rows += slot.rows
+
+    def _give_back(self, lane: int) -> None:
+        """Return the lane's memory to the system. What is read there next is zero: masked rows take part in products,
+        so even they must hold finite numbers."""
+        start = self.kv[0].data_ptr()
+        for kv_LS2ND in self.kv:
+            rows_S2ND = kv_LS2ND[lane]
+            self._memory.madvise(mmap.MADV_DONTNEED, rows_S2ND.data_ptr() - start, rows_S2ND.nbytes)
+
+
+def _memory(size: int) -> mmap.mmap:
+    """Zeros that exist when they are written. Linux would else refuse to promise more than there is."""
+    no_reserve = 0x4000 if sys.platform == "linux" else 0
+    try:
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | no_reserve)
+    except OSError as error:
+        raise BadConfig(
+            f"the cache wants {size >> 30} GiB of address space, and the system refuses ({error.strerror}); "
+            "lower context or max_sequences"
+        ) from error

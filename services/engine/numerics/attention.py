@@ -6,17 +6,19 @@ Shape key: T rows of a block, P positions of a sequence, C query, key and value 
 D head size, E half of it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from services.engine.cache.slots import Layout, Slot
-from services.engine.ops.attention import Attention, Heads, Span
+from services.engine.cache.slots import Layout, Slots
+from services.engine.ops.attention import Attention, Heads
 from services.engine.ops.plan import AttentionPlan
+from services.engine.ops.tiles import Span
 
 SEED = 21
 POSITIONS = 1056
+COUNTS = (1, 2, 3, 5, 8, 11, 16, 17, 22, 32, 33)
 CANDIDATES = (
     AttentionPlan(queries=8),
     AttentionPlan(queries=16),
@@ -35,31 +37,42 @@ def attention_plan(heads: Heads, dtype: torch.dtype) -> AttentionPlan | None:
 
 
 def safe(plan: AttentionPlan, heads: Heads, qkv_PCD: Tensor) -> bool:
-    """Whether blocks of many lengths at many places give each row what it gets alone."""
+    """Whether blocks of many lengths at many places, alone and beside others, give each row what it gets alone."""
     layout = Layout(layers=1, kv_heads=heads.kv, head_dim=heads.dim, dtype=qkv_PCD.dtype, page=plan.keys)
-    slot = Slot(POSITIONS, layout)
-    slot.kv[0][:POSITIONS].copy_(qkv_PCD[:, heads.query :])
+    pool = Slots(layout, rows=plan.lanes * POSITIONS, lanes=plan.lanes, lane_rows=POSITIONS)
+    slots = [pool.open(POSITIONS) for _ in range(plan.lanes)]
+    for slot in slots:
+        slot.kv(0)[:POSITIONS].copy_(qkv_PCD[:, heads.query :])
 
-    def rows(start: int, count: int) -> Tensor:
-        slot.length = start
-        attention = Attention([Span(slot, 0, count)], count, heads, plan, qkv_PCD.dtype)
-        return attention(0, qkv_PCD[start : start + count])
+    def rows(start: int, counts: Sequence[int]) -> Tensor:
+        spans, end = [], 0
+        for slot, count in zip(slots, counts, strict=False):
+            slot.length = start
+            spans.append(Span(slot, end, end := end + count))
+        attention = Attention(spans, end, heads, plan, qkv_PCD.dtype)
+        return attention(0, torch.cat([qkv_PCD[start : start + count] for count in counts]))
 
     alone: dict[int, Tensor] = {}
-    for start, count in blocks(plan, heads):
-        positions = range(start, start + count)
-        alone |= {position: rows(position, 1) for position in positions if position not in alone}
-        if not torch.equal(rows(start, count), torch.cat([alone[position] for position in positions])):
+    for start, counts in blocks(plan, heads):
+        positions = range(start, start + max(counts))
+        alone |= {position: rows(position, [1]) for position in positions if position not in alone}
+        expected = torch.cat([alone[position] for position in positions])
+        if not torch.equal(rows(start, counts), torch.cat([expected[:count] for count in counts])):
             return False
     return True
 
 
-def blocks(plan: AttentionPlan, heads: Heads) -> Iterator[tuple[int, int]]:
-    """Start and length: short blocks at the beginning and around the padding of keys, long ones around it too."""
+def blocks(plan: AttentionPlan, heads: Heads) -> Iterator[tuple[int, Sequence[int]]]:
+    """Where a block starts, and its length in each lane: around the places where more keys are read, and elsewhere."""
     each = plan.most // heads.group  # rows that fit one call
-    for count in range(1, min(each, 40) + 1):
-        yield from ((max(place - count // 2, 0), count) for place in (0, 512, 1024))
-    yield from ((512 - count // 2, count) for count in (each, each + 1, 2 * each + 1))
+    for count in (*range(1, 34), each, each + 1, 2 * each + 1):
+        yield 512 - count // 2, [count]
+    for count in COUNTS:
+        yield 0, [count]
+        yield 1024 - count // 2, [count]
+        yield 512 - count // 2, [count, 1, count, -(-count // 2)]
+    for count in (1, 11, each):
+        yield 512 - count // 2, [count] * plan.lanes
 
 
 def cancelling_values(heads: Heads, dtype: torch.dtype) -> Tensor:

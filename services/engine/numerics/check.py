@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from services.engine.batch import Block, Forward
-from services.engine.cache.slots import Layout, Slot
+from services.engine.cache.slots import Layout, Slots
 
 SEED = 22
 POSITIONS = 600
@@ -29,7 +29,8 @@ def invariant(forward: Callable[..., Forward], layout: Layout, vocab_size: int, 
     chunks = list(_cut([CHUNK] * positions, positions))
     scripts = [list(_cut(lengths, positions)) for lengths in LENGTHS]
     ends = {end - 1 for script in scripts for _, end in script}
-    alone = Slot(positions, layout)
+    pool = Slots(layout, rows=3 * positions, lanes=3, lane_rows=positions)
+    alone = pool.open(positions)
     hidden: list[Tensor] = []
     logits: dict[int, Tensor] = {}
     for begin, end in chunks:
@@ -38,7 +39,7 @@ def invariant(forward: Callable[..., Forward], layout: Layout, vocab_size: int, 
         hidden.append(rows_TH)
         logits |= {at: logits_RV[at - begin].clone() for at in range(begin, end) if at in ends}
     hidden_PH = torch.cat(hidden)
-    slots = [Slot(positions, layout) for _ in scripts]
+    slots = [pool.open(positions) for _ in scripts]
     for step in range(max(map(len, scripts))):
         running = [(slot, *script[step]) for slot, script in zip(slots, scripts, strict=True) if step < len(script)]
         blocks = [Block(slot=slot, ids=ids[begin:end], wanted=1) for slot, begin, end in running]
@@ -50,9 +51,9 @@ def invariant(forward: Callable[..., Forward], layout: Layout, vocab_size: int, 
         for slot, begin, end in running:
             slot.commit(end - begin)
     return all(
-        torch.equal(a[: slot.length], b[: slot.length])
+        torch.equal(slot.kv(layer)[: slot.length], alone.kv(layer)[: slot.length])
         for slot in slots
-        for a, b in zip(slot.kv, alone.kv, strict=True)
+        for layer in range(layout.layers)
     )
 
 

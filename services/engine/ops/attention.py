@@ -1,20 +1,21 @@
 """Attention of packed rows, each over the keys of its own sequence.
 
-The query heads that share a key head are folded into query rows: one product serves them all.
+The query heads that share a key head are folded into query rows: one product serves them all. Sequences whose lanes lie
+side by side share a call.
 
-Shape key: T rows of the forward, C query, key and value heads side by side, N key heads, G query heads of a key head,
-D head size, Q folded and padded query rows of all tiles, K keys.
+Shape key: T rows of the forward, J query rows of all calls, L lanes of a call, Q query rows of each of them, K keys,
+C query, key and value heads side by side, N key heads, G query heads of a key head, D head size, S rows of a lane.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from services.engine.cache.slots import Slot
 from services.engine.ops.plan import AttentionPlan
+from services.engine.ops.tiles import Span, Together, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,80 +29,61 @@ class Heads:
         return self.query // self.kv
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Rows begin..end of a forward belong to `slot`, at its positions from `slot.length` on."""
-
-    slot: Slot
-    begin: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """One call: query rows begin..end over the first `keys` keys of `slot`."""
-
-    slot: Slot
-    begin: int
-    end: int
-    keys: int
-
-
 class Attention:
-    """Built once a forward, called once a layer."""
+    """Built once a forward, called once a layer. All slots are of one pool."""
 
     def __init__(self, spans: Sequence[Span], rows: int, heads: Heads, plan: AttentionPlan, dtype: torch.dtype) -> None:
-        self._spans = spans
         self._heads = heads
-        self._tiles: list[Tile] = []
-        row_Q: list[int] = []  # which row of the forward a query row is made from
-        member_Q: list[int] = []  # which query head of its group
-        position_Q: list[int] = []  # the last key it may see
-        first_T = [0] * rows  # where the query rows of a row begin; padding rows borrow those of the first
-        group, each = heads.group, max(plan.most // heads.group, 1)
-        for span in spans:
-            for begin, end in _pieces(span.begin, span.end, each):
-                queries = range(_up((end - begin) * group, plan.queries))
-                at = len(row_Q)
-                first_T[begin:end] = range(at, at + (end - begin) * group, group)
-                tile_rows = [min(begin + query // group, end - 1) for query in queries]
-                row_Q += tile_rows
-                member_Q += [query % group for query in queries]
-                position_Q += [span.slot.length + row - span.begin for row in tile_rows]
-                self._tiles.append(Tile(span.slot, at, len(row_Q), _up(position_Q[-1] + 1, plan.keys)))
-        kv_N, member_G = torch.arange(heads.kv), torch.arange(group)
-        query_Q = torch.tensor(row_Q) * (heads.query + 2 * heads.kv) + torch.tensor(member_Q)
-        self._fold_NQ = (query_Q + group * kv_N[:, None]).flatten()
-        row_TG = torch.tensor(first_T)[:, None] + member_G
-        self._unfold_TNG = (row_TG[:, None] * heads.kv + kv_N[:, None]).flatten()
-        hidden_QK = torch.arange(max(tile.keys for tile in self._tiles)) > torch.tensor(position_Q)[:, None]
-        self._mask_QK = torch.zeros(hidden_QK.shape, dtype=dtype).masked_fill_(hidden_QK, float("-inf"))
+        self._pool = spans[0].slot.pool
+        self._calls: list[Call] = []
+        row_J: list[int] = []  # the row of the forward that a query row is made from
+        member_J: list[int] = []  # the query head of its group
+        first_T = [0] * rows  # the first query row made from a row; rows of nobody borrow another's
+        for call in together(spans, heads.group, plan):
+            begin, position_J = len(row_J), []
+            for tile in call.tiles:
+                for row in range(tile.begin, tile.end):
+                    first_T[row] = len(row_J) + (row - tile.begin) * heads.group
+                made_from = tile.query_rows(heads.group, call.queries)
+                row_J += made_from
+                member_J += [query % heads.group for query in range(call.queries)]
+                position_J += [tile.start + row - tile.begin for row in made_from]
+            self._calls.append(Call(call, begin, torch.tensor(position_J), dtype))
+        kv_N, member_G = torch.arange(heads.kv), torch.arange(heads.group)
+        head_J = torch.tensor(row_J) * (heads.query + 2 * heads.kv) + torch.tensor(member_J)
+        self._fold_NJ = (head_J + heads.group * kv_N[:, None]).flatten()
+        query_TG = torch.tensor(first_T)[:, None] + member_G
+        self._unfold_TNG = (query_TG[:, None] + len(row_J) * kv_N[:, None]).flatten()
+        self._rows = spans[-1].end
+        self._places = torch.cat([span.places() for span in spans])
 
     def __call__(self, layer: int, qkv_TCD: Tensor) -> Tensor:
         """Write this layer's keys and values into the slots, and return what each row gathers, [T, N * G * D]."""
-        heads = self._heads
-        for span in self._spans:
-            start = span.slot.length
-            rows_S2ND = span.slot.kv[layer][start : start + span.end - span.begin]
-            rows_S2ND.copy_(qkv_TCD[span.begin : span.end, heads.query :])
-        q_1NQD = qkv_TCD.view(-1, heads.dim).index_select(0, self._fold_NQ).view(1, heads.kv, -1, heads.dim)
-        tiles = [self._attend(layer, tile, q_1NQD).transpose(1, 2) for tile in self._tiles]
-        out_1QND = tiles[0] if len(tiles) == 1 else torch.cat(tiles, 1)
-        return out_1QND.reshape(-1, heads.dim).index_select(0, self._unfold_TNG).view(len(qkv_TCD), -1)
-
-    def _attend(self, layer: int, tile: Tile, q_1NQD: Tensor) -> Tensor:
-        return scaled_dot_product_attention(
-            q_1NQD[:, :, tile.begin : tile.end],
-            tile.slot.k[layer][:, :, : tile.keys],
-            tile.slot.v[layer][:, :, : tile.keys],
-            attn_mask=self._mask_QK[tile.begin : tile.end, : tile.keys],
-            scale=self._heads.dim**-0.5,
-        )
+        query, kv, dim = self._heads.query, self._heads.kv, self._heads.dim
+        kv_LS2ND = self._pool.kv[layer]
+        kv_LS2ND.view(-1, 2 * kv, dim).index_copy_(0, self._places, qkv_TCD[: self._rows, query:])
+        q_NJD = qkv_TCD.view(-1, dim).index_select(0, self._fold_NJ).view(kv, -1, dim)
+        outs = [call(q_NJD, kv_LS2ND) for call in self._calls]
+        out_NJD = outs[0] if len(outs) == 1 else torch.cat(outs, 1)
+        return out_NJD.view(-1, dim).index_select(0, self._unfold_TNG).view(len(qkv_TCD), -1)
 
 
-def _pieces(begin: int, end: int, size: int) -> Iterable[tuple[int, int]]:
-    return ((at, min(at + size, end)) for at in range(begin, end, size))
+class Call:
+    """Attention of neighbouring lanes, as many query rows of each over as many keys."""
 
+    def __init__(self, tiles: Together, begin: int, position_J: Tensor, dtype: torch.dtype) -> None:
+        first, lanes = tiles.tiles[0].lane, len(tiles.tiles)
+        self._keys = tiles.keys
+        self._lanes = slice(first, first + lanes)
+        self._queries = slice(begin, begin + len(position_J))
+        hidden_JK = torch.arange(tiles.keys) > position_J[:, None]
+        mask_JK = torch.zeros(hidden_JK.shape, dtype=dtype).masked_fill_(hidden_JK, float("-inf"))
+        self._mask_L1QK = mask_JK.view(lanes, 1, tiles.queries, tiles.keys)
 
-def _up(count: int, multiple: int) -> int:
-    return -(-count // multiple) * multiple
+    def __call__(self, q_NJD: Tensor, kv_LS2ND: Tensor) -> Tensor:
+        heads, _, dim = q_NJD.shape
+        q_LNQD = q_NJD[:, self._queries].view(heads, len(self._mask_L1QK), -1, dim).transpose(0, 1)
+        kv_L2NKD = kv_LS2ND[self._lanes, : self._keys].transpose(1, 2)
+        k_LNKD, v_LNKD = kv_L2NKD[:, :heads], kv_L2NKD[:, heads:]
+        out_LNQD = scaled_dot_product_attention(q_LNQD, k_LNKD, v_LNKD, attn_mask=self._mask_L1QK, scale=dim**-0.5)
+        return out_LNQD.transpose(0, 1).reshape(heads, -1, dim)

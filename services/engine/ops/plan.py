@@ -41,11 +41,13 @@ class RowPlan:
 
 @dataclass(frozen=True, slots=True)
 class AttentionPlan:
-    """Query rows of a call are padded to a multiple of `queries`, at most `most`; keys to a multiple of `keys`."""
+    """A call has at most `lanes` sequences. Query rows of each are padded to a multiple of `queries`, and are at most
+    `most`; keys to a multiple of `keys`."""
 
     queries: int = 16
     most: int = 256
     keys: int = 512
+    lanes: int = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Table:
         """Raises ValueError or TypeError unless the table can be used for these operators."""
         plans = [self[operator] for operator in operators]
         numbers = [number for plan in plans for number in (plan.multiple, plan.most)]
-        numbers += [self.attention.queries, self.attention.most, self.attention.keys]
+        numbers += [getattr(self.attention, name) for name in AttentionPlan.__slots__]
         if not all(type(number) is int and number > 0 for number in numbers):
             raise ValueError("a plan has a number that is none")
 
