@@ -3,21 +3,24 @@
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from services.errors import Unavailable, UnknownModel
 from services.gateway.generate import Generator
 from services.gateway.models import card
-from services.gateway.openai import errors
-from services.gateway.openai.chat import chat_routes
+from services.gateway.openai import errors as openai_errors
+from services.gateway.openai.routes import openai_routes
+from services.gateway.rest import errors
+from services.gateway.rest.request_ids import RequestIds
 
 PING_S = 15.0
 """How often a silent stream sends a comment, so that no proxy thinks it dead."""
 
 
-def create_app(generator: Generator, *, max_body_bytes: int, ping_s: float) -> FastAPI:
+def create_app(generator: Generator, *, max_body_bytes: int, ping_s: float) -> ASGIApp:
     app = FastAPI(openapi_url=None, redirect_slashes=False)
-    errors.install(app)
-    app.include_router(chat_routes(generator, max_body_bytes=max_body_bytes, ping_s=ping_s))
+    errors.install(app, openai_errors.refusal, under={})
+    app.include_router(openai_routes(generator, max_body_bytes=max_body_bytes, ping_s=ping_s))
 
     @app.get("/live")
     async def live() -> dict[str, str]:
@@ -41,4 +44,4 @@ def create_app(generator: Generator, *, max_body_bytes: int, ping_s: float) -> F
             raise UnknownModel(f"model {name!r} is not served; served is {served.model!r}")
         return card(served)
 
-    return app
+    return RequestIds(app)

@@ -76,13 +76,19 @@ class Generator:
 
 
 class Generation:
-    """One request being answered: read `deltas` to the end, or close them. `served` is set once the first has come."""
+    """One request being answered: read `deltas` to the end, or close them.
+
+    `served` and `prompt_tokens` are set once `prepared` is, and `prepared` before the first delta comes or none will.
+    """
 
     served: Served
+    prompt_tokens: int | None = None
 
     def __init__(self, generator: Generator, request: GenerationRequest, *, deadline: float) -> None:
         self.request = request
+        self.choices = request.n
         self.deltas = self._deltas()
+        self.prepared = asyncio.Event()
         self._generator = generator
         self._target = generator.target
         self._deadline = deadline
@@ -96,7 +102,7 @@ class Generation:
 
     async def _deltas(self) -> AsyncGenerator[Delta, None]:
         spent = set[type[TandemError]]()  # errors that are final by now
-        with self._generator.running(self):
+        with self._generator.running(self), self._told():
             while True:
                 try:
                     async with aclosing(self._attempt()) as deltas:
@@ -112,6 +118,14 @@ class Generation:
                     spent.add(type(error))
                 await self._target.refresh()
 
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Nobody waits to be told more when it is over."""
+        try:
+            yield
+        finally:
+            self.prepared.set()
+
     async def _attempt(self) -> AsyncGenerator[Delta, None]:
         request, served = self.request, await self._target.served()
         self.served = served
@@ -119,6 +133,8 @@ class Generation:
         prompt_ids = await asyncio.to_thread(encode, request, served)
         if self._generator.closed:
             raise shutting_down()
+        self.prompt_tokens = len(prompt_ids)
+        self.prepared.set()
         asks = [
             target_request(
                 request,

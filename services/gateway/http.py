@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from services.errors import BadConfig
 
@@ -17,7 +17,7 @@ LAST_WORDS_S = 5
 
 
 @asynccontextmanager
-async def http_serving(listen: str, app: FastAPI) -> AsyncIterator[str]:
+async def http_serving(listen: str, app: ASGIApp) -> AsyncIterator[str]:
     """Serve on `listen` (`host:port`, port 0 for any free one) while the body runs; gives the address.
 
     Signals are the process's business, so uvicorn's own `serve`, which takes them over, is not used.

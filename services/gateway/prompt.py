@@ -7,24 +7,30 @@ from services.gateway.targets import Served
 
 def encode(request: GenerationRequest, served: Served) -> list[int]:
     """Raises InvalidRequest for a prompt that is empty or cannot be made, ContextTooLong for one that does not fit."""
+    ids = prompt_ids(request, served)
+    _check_room(request, len(ids), served.description.context_length)
+    return ids
+
+
+def prompt_ids(request: GenerationRequest, served: Served) -> list[int]:
+    """Whether they fit or not."""
     ids = _ids(request, served)
     field = request.name("input")
     if not ids:
         raise InvalidRequest(f"{field} must give a prompt of at least one token", field=field)
-    _check_room(request, len(ids), served.description.context_length)
     return ids
 
 
 def _ids(request: GenerationRequest, served: Served) -> list[int]:
     match request.input:
-        case Chat(messages):
+        case Chat(messages, begun):
             if served.template is None:
                 field = request.name("input")
                 raise InvalidRequest(
                     f"{field} cannot be used: {served.description.model} has no chat template", field=field
                 )
             try:
-                return served.template.encode(served.tokenizer, messages)
+                return served.template.encode(served.tokenizer, messages) + served.tokenizer.encode(begun)
             except InvalidRequest as error:
                 field = request.name("input")
                 raise InvalidRequest(f"{field}: {error}", field=field) from error

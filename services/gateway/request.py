@@ -10,9 +10,11 @@ SEEDS = 2**53
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """Messages of `role` and `content`, for the model's chat template."""
+    """Messages of `role` and `content`, for the model's chat template. `begun`: the answer's beginning, which the
+    model goes on from."""
 
     messages: tuple[Mapping[str, str], ...]
+    begun: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,16 @@ NESTED = [
     ("top_logprobs", {"logprobs": True, "top_logprobs": 1.5}),
     ("top_logprobs", {"logprobs": True, "top_logprobs": True}),
     ("top_logprobs", {"logprobs": False, "top_logprobs": 1}),
+    ("continue_final_message", {"continue_final_message": True}),
+    ("continue_final_message", {"continue_final_message": "yes"}),
+    (
+        "add_generation_prompt",
+        {
+            "continue_final_message": True,
+            "add_generation_prompt": True,
+            "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
+        },
+    ),
     ("min_tokens", {"min_tokens": 9, "max_tokens": 8}),
     ("max_completion_tokens", {"max_tokens": 5, "max_completion_tokens": 0}),
     ("stream_options.include_usage", {"stream": True, "stream_options": {"include_usage": 1}}),
@@ -196,6 +206,7 @@ async def test_what_would_change_the_output_and_is_not_there_is_refused_by_name(
 @pytest.mark.parametrize(
     ("path", "fields"),
     [
+        ("add_generation_prompt", {"add_generation_prompt": False}),
         ("speculation.audit", {"speculation": {"audit": True}}),
         ("speculation.bands", {"speculation": {"bands": [{"from": 0, "modes": ["ngram"]}]}}),
         ("messages[0].tool_calls", {"messages": [{"role": "assistant", "content": None, "tool_calls": [{"id": "a"}]}]}),

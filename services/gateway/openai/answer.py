@@ -1,116 +1,100 @@
-"""The shapes of a chat's answer: one completion, or the chunks of a stream."""
+"""What OpenAI's two ways to generate have in common: heads, tails, and the order of a stream."""
 
 import time
-from collections.abc import Sequence
-from typing import Any
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Any, ClassVar
 
-from tandem.v1.target_pb2 import Finish
+from sse_starlette import ServerSentEvent
 from tandem.v1.types_pb2 import Token
 
-from services.errors import Internal
 from services.gateway.choice import Delta, End
 from services.gateway.generate import Generation
+from services.gateway.openai import errors
+from services.gateway.openai.fields import Wanted
 from services.gateway.report import as_json
-from services.text.tokenizer import Tokenizer
-from services.wire.codec import FINISH_KINDS
+from services.gateway.rest.answer import event
+from services.gateway.together import Together
 
-FINISH_REASONS = {
-    "stop_token": "stop",
-    "stop_string": "stop",
-    "grammar": "stop",
-    "length": "length",
-    "context": "length",
-}
 LEAST_LOGPROB = -9999.0
 """What OpenAI writes for minus infinity, which JSON does not have."""
 
 
-class ChatAnswer:
-    """What every chunk, or the completion, says of one generation; with `token_ids`, the ids of every token too."""
+class OpenAIAnswer(ABC):
+    """One answer, or one data frame a round, one for each end, then the end mark."""
 
-    def __init__(self, generation: Generation, *, token_ids: bool) -> None:
+    PREFIX: ClassVar[str]
+    WHOLE: ClassVar[str]
+    CHUNK: ClassVar[str]
+
+    def __init__(self, generation: Generation | Together, wanted: Wanted) -> None:
         self._generation = generation
-        self._token_ids = token_ids
+        self._wanted = wanted
+        self._id = f"{self.PREFIX}-{uuid.uuid4().hex}"
         self._created = int(time.time())
+
+    @abstractmethod
+    def _gained(self, delta: Delta, *, first: bool) -> dict[str, Any]:
+        """A choice of a chunk: what a round brought."""
+
+    @abstractmethod
+    def _finished(self, delta: Delta) -> dict[str, Any]:
+        """A choice of a chunk: its end."""
+
+    @abstractmethod
+    def _choice(self, deltas: Sequence[Delta]) -> dict[str, Any]:
+        """A choice of a whole answer."""
+
+    def whole(self, deltas: Sequence[Delta]) -> dict[str, Any]:
+        """Choices stand in the order of their index."""
+        end = deltas[-1].end
+        assert end is not None
+        by_choice: list[list[Delta]] = [[] for _ in range(self._generation.choices)]
+        for delta in deltas:
+            by_choice[delta.choice].append(delta)
+        choices = [self._choice(own) for own in by_choice]
+        return self._head(self.WHOLE) | {"choices": choices} | self._tail(end, usage=True)
+
+    async def events(self, deltas: AsyncIterator[Delta]) -> AsyncGenerator[ServerSentEvent, None]:
+        begun, usage = set[int](), self._wanted.usage
+        each = {"usage": None} if usage else {}
+        async for delta in deltas:
+            yield self._chunk(self._gained(delta, first=delta.choice not in begun), **each)
+            begun.add(delta.choice)
+            tail = self._tail(delta.end, usage=usage) if delta.end else {}
+            if delta.finish:
+                yield self._chunk(self._finished(delta), **(each if usage else tail))
+            if tail and usage:
+                yield self._chunk(**tail)
+        yield ServerSentEvent("[DONE]")
+
+    def failure(self, error: Exception) -> ServerSentEvent:
+        return event(errors.refusal(error, self._generation.request.id).body)
+
+    def ping(self) -> ServerSentEvent:
+        return ServerSentEvent(comment="ping")
 
     def _head(self, kind: str) -> dict[str, Any]:
         served = self._generation.served.description
         return {
-            "id": f"chatcmpl-{self._generation.request.id}",
+            "id": self._id,
             "object": kind,
             "created": self._created,
             "model": served.model,
             "system_fingerprint": served.fingerprint,
         }
 
-    def tail(self, end: End, *, usage: bool) -> dict[str, Any]:
+    def _tail(self, end: End, *, usage: bool) -> dict[str, Any]:
         """What is known at the end only."""
         report = as_json(end.report, stats=self._generation.request.stats)
         return ({"usage": _usage(end)} if usage else {}) | {"speculation": report}
 
-    def chunk(self, *choices: dict[str, Any], **more: Any) -> dict[str, Any]:  # noqa: ANN401
-        return self._head("chat.completion.chunk") | {"choices": choices} | more
-
-    def gained(self, delta: Delta, *, first: bool) -> dict[str, Any]:
-        """A choice of a chunk: what a round brought."""
-        role = {"role": "assistant"} if first else {}
-        return {
-            "index": delta.choice,
-            "delta": role | {"content": delta.text},
-            "logprobs": self._logprobs(delta.tokens),
-            "finish_reason": None,
-        } | self._ids(delta.tokens)
-
-    def finished(self, delta: Delta) -> dict[str, Any]:
-        """A choice of a chunk: its end."""
-        return {"index": delta.choice, "delta": {}, "logprobs": None, "finish_reason": finish_reason(delta.finish)}
-
-    def completion(self, deltas: Sequence[Delta]) -> dict[str, Any]:
-        """The whole answer. Choices stand in the order of their index."""
-        end = deltas[-1].end
-        assert end is not None
-        by_choice = [[delta for delta in deltas if delta.choice == n] for n in range(self._generation.request.n)]
-        choices = [self._choice(own) for own in by_choice]
-        return self._head("chat.completion") | {"choices": choices} | self.tail(end, usage=True)
-
-    def _choice(self, deltas: Sequence[Delta]) -> dict[str, Any]:
-        content = "".join(delta.text for delta in deltas)
-        tokens = [token for delta in deltas for token in delta.tokens]
-        return {
-            "index": deltas[-1].choice,
-            "message": {"role": "assistant", "content": content, "refusal": None},
-            "logprobs": self._logprobs(tokens),
-            "finish_reason": finish_reason(deltas[-1].finish),
-        } | self._ids(tokens)
+    def _chunk(self, *choices: dict[str, Any], **more: Any) -> ServerSentEvent:  # noqa: ANN401
+        return event(self._head(self.CHUNK) | {"choices": choices} | more)
 
     def _ids(self, tokens: Sequence[Token]) -> dict[str, Any]:
-        return {"token_ids": [token.id for token in tokens]} if self._token_ids else {}
-
-    def _logprobs(self, tokens: Sequence[Token]) -> dict[str, Any] | None:
-        if self._generation.request.logprobs is None:
-            return None
-        tokenizer = self._generation.served.tokenizer
-        return {"content": [_token_logprobs(token, tokenizer) for token in tokens], "refusal": None}
-
-
-def finish_reason(finish: Finish | None) -> str:
-    kind = FINISH_KINDS.name(finish.kind) if finish else None
-    if kind is None:
-        raise Internal("the target ended a sequence without saying why")
-    return FINISH_REASONS[kind]
-
-
-def _token_logprobs(token: Token, tokenizer: Tokenizer) -> dict[str, Any]:
-    top = [_logprob(each.id, each.logprob, tokenizer) for each in token.top]
-    return _logprob(token.id, token.logprob, tokenizer) | {"top_logprobs": top}
-
-
-def _logprob(id: int, logprob: float, tokenizer: Tokenizer) -> dict[str, Any]:
-    return {
-        "token": tokenizer.token_text(id),
-        "bytes": list(tokenizer.token_bytes(id)),
-        "logprob": max(logprob, LEAST_LOGPROB),
-    }
+        return {"token_ids": [token.id for token in tokens]} if self._wanted.token_ids else {}
 
 
 def _usage(end: End) -> dict[str, int]:

@@ -1,14 +1,14 @@
-"""The chat request as OpenAI's clients write it. Types are strict, and null in an optional field means absent."""
+"""Fields that every API has, as clients write them. Types are strict, and null in an optional field means absent."""
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticCustomError
 
 from services.wire.codec import MODES
 
 
-def _text(value: str) -> str:
+def text(value: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -18,23 +18,15 @@ def _text(value: str) -> str:
 
 def _parts(value: object) -> object:
     if isinstance(value, str):
-        return [{"type": "text", "text": _text(value)}]
+        return [{"type": "text", "text": text(value)}]
     if value is not None and (not isinstance(value, list) or not value):
         raise PydanticCustomError("content", "must be a string or a list of text parts")
     return value
 
 
-def _listed(value: object) -> object:
-    if isinstance(value, str):
-        return [_text(value)]
-    if value is not None and not isinstance(value, list):
-        raise PydanticCustomError("stop", "must be a string or a list of strings")
-    return value
-
-
 def _speculation(value: object) -> object:
     if isinstance(value, str):
-        return {"mode": _text(value)}
+        return {"mode": text(value)}
     if not isinstance(value, dict):
         legal = ", ".join(MODES.legal)
         raise PydanticCustomError(
@@ -43,7 +35,7 @@ def _speculation(value: object) -> object:
     return value
 
 
-Text = Annotated[str, AfterValidator(_text)]
+Text = Annotated[str, AfterValidator(text)]
 
 
 class Strict(BaseModel):
@@ -57,16 +49,8 @@ class Part(Strict):
     text: Text | None = None
 
 
-class Message(Strict):
-    role: Text
-    content: Annotated[list[Part] | None, BeforeValidator(_parts)] = None
-    tool_calls: Any = None
-    function_call: Any = None
-    audio: Any = None
-
-
-class StreamOptions(Strict):
-    include_usage: bool | None = None
+Parts = Annotated[list[Part], BeforeValidator(_parts)]
+"""A bare string is one part of text."""
 
 
 class Speculation(Strict):
@@ -82,19 +66,14 @@ class Speculation(Strict):
     bands: list[Any] | None = None
 
 
-class ChatBody(Strict):
-    """Fields that are not here stay in `model_extra`."""
+class Body(Strict):
+    """Fields that are in no subclass stay in `model_extra`."""
 
     model_config = ConfigDict(extra="allow")
 
     model: Text
-    messages: Annotated[list[Message], Field(min_length=1)]
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
     min_tokens: int | None = None
-    n: int | None = None
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
@@ -103,12 +82,7 @@ class ChatBody(Strict):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
     seed: int | None = None
-    stop: Annotated[list[Text] | None, BeforeValidator(_listed)] = None
     stop_token_ids: list[int] | None = None
     ignore_eos: bool | None = None
-    user: Text | None = None
-    return_token_ids: bool | None = None
     speculation: Annotated[Speculation, BeforeValidator(_speculation)] = Speculation()
