@@ -3,5 +3,6 @@
 request     what a client asked for, one shape behind every face; check: its bounds
 targets     the connection to the target: what it serves, its tokenizer, whether it is ready
 generate    the one path from a request to the deltas of its choices
-openai      chat completions over HTTP        servicer    GenerationService over gRPC
+rest        what all routes over HTTP share; openai, anthropic: one API each
+servicer    GenerationService over gRPC
 """

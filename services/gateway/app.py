@@ -6,6 +6,8 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from services.errors import Unavailable, UnknownModel
+from services.gateway.anthropic import errors as anthropic_errors
+from services.gateway.anthropic.routes import PREFIX, anthropic_routes
 from services.gateway.generate import Generator
 from services.gateway.models import card
 from services.gateway.openai import errors as openai_errors
@@ -14,13 +16,14 @@ from services.gateway.rest import errors
 from services.gateway.rest.request_ids import RequestIds
 
 PING_S = 15.0
-"""How often a silent stream sends a comment, so that no proxy thinks it dead."""
+"""How often a silent stream sends a comment or a ping, so that no proxy thinks it dead."""
 
 
 def create_app(generator: Generator, *, max_body_bytes: int, ping_s: float) -> ASGIApp:
     app = FastAPI(openapi_url=None, redirect_slashes=False)
-    errors.install(app, openai_errors.refusal, under={})
-    app.include_router(openai_routes(generator, max_body_bytes=max_body_bytes, ping_s=ping_s))
+    errors.install(app, openai_errors.refusal, under={PREFIX: anthropic_errors.refusal})
+    for routes in (openai_routes, anthropic_routes):
+        app.include_router(routes(generator, max_body_bytes=max_body_bytes, ping_s=ping_s))
 
     @app.get("/live")
     async def live() -> dict[str, str]:

@@ -23,7 +23,7 @@ from services.gateway.check import check
 from services.gateway.choice import Choice, Delta, End
 from services.gateway.interleave import Interleaved
 from services.gateway.messages import as_written, target_request
-from services.gateway.prompt import encode
+from services.gateway.prompt import encode, prompt_ids
 from services.gateway.report import summed
 from services.gateway.request import GenerationRequest, drawn_seed
 from services.gateway.targets import Served, Target
@@ -51,6 +51,12 @@ class Generator:
         """Nothing happens before the first delta is asked for."""
         allowed = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
         return Generation(self, request, deadline=asyncio.get_running_loop().time() + allowed)
+
+    async def count(self, request: GenerationRequest) -> int:
+        """Tokens of the prompt, whether they fit the context or not."""
+        served = await self.target.served()
+        check(request, served.description, max_choices=self.max_choices)
+        return len(await asyncio.to_thread(prompt_ids, request, served))
 
     async def drain(self, grace_s: float) -> None:
         """Start nothing more. What runs has `grace_s` to finish, and then ends with an error that says why."""
@@ -130,16 +136,16 @@ class Generation:
         request, served = self.request, await self._target.served()
         self.served = served
         check(request, served.description, max_choices=self._generator.max_choices)
-        prompt_ids = await asyncio.to_thread(encode, request, served)
+        ids = await asyncio.to_thread(encode, request, served)
         if self._generator.closed:
             raise shutting_down()
-        self.prompt_tokens = len(prompt_ids)
+        self.prompt_tokens = len(ids)
         self.prepared.set()
         asks = [
             target_request(
                 request,
                 choice=choice,
-                prompt_ids=prompt_ids,
+                prompt_ids=ids,
                 tokenizer_hash=served.description.tokenizer_hash,
                 seed=self._seed,
             )
@@ -152,7 +158,7 @@ class Generation:
             async for index, round in rounds:
                 delta = choices[index].take(round)
                 unfinished -= delta.finish is not None
-                yield delta if unfinished else replace(delta, end=_end(len(prompt_ids), choices))
+                yield delta if unfinished else replace(delta, end=_end(len(ids), choices))
 
     async def _rounds_of(
         self, ask: TargetServiceGenerateRequest

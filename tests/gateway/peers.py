@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+import anthropic
 import grpc
 import httpx
 import httpx2
@@ -28,6 +29,7 @@ class Peers:
     target_server: Server
     http: httpx.AsyncClient
     openai: openai.AsyncOpenAI
+    anthropic: anthropic.AsyncAnthropic
     channel: grpc.aio.Channel
     stop_target: Callable
     stop: Callable
@@ -39,16 +41,18 @@ class Peers:
     async def chat(self, **fields) -> httpx.Response:
         return await self.http.post("/v1/chat/completions", json=BODY | fields)
 
-    async def raw(self, body: bytes, **headers) -> httpx.Response:
-        return await self.http.post(
-            "/v1/chat/completions", content=body, headers={"Content-Type": "application/json"} | headers
-        )
+    async def messages(self, **fields) -> httpx.Response:
+        return await self.http.post("/v1/messages", json=MESSAGES | fields)
+
+    async def raw(self, body: bytes, *, path: str = "/v1/chat/completions", **headers) -> httpx.Response:
+        return await self.http.post(path, content=body, headers={"Content-Type": "application/json"} | headers)
 
     async def until(self, ready: bool) -> None:
         await until(self.channel, ready)
 
 
 BODY = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
+MESSAGES = BODY | {"max_tokens": 50}
 
 
 async def until(channel, ready: bool) -> None:
@@ -82,8 +86,25 @@ async def running(target: ScriptedTarget, *, loading: bool = False, **settings) 
             http_client=httpx2.AsyncClient(trust_env=False, timeout=60),
             _strict_response_validation=True,
         )
-        async with http, client:
-            yield Peers(target, target_server, http, client, channel, targets.aclose, gateways.aclose)
+        other = anthropic.AsyncAnthropic(
+            base_url=url,
+            api_key="none",
+            max_retries=0,
+            http_client=httpx2.AsyncClient(trust_env=False, timeout=60),
+            _strict_response_validation=True,
+        )
+        async with http, client, other:
+            yield Peers(target, target_server, http, client, other, channel, targets.aclose, gateways.aclose)
+
+
+def events(response: httpx.Response) -> list[dict]:
+    """Events of a stream that was read to its end; each is named like the type it says."""
+    blocks = [block.splitlines() for block in response.text.replace("\r\n", "\n").strip().split("\n\n")]
+    values = []
+    for name, data in blocks:
+        values.append(json.loads(data.removeprefix("data: ")))
+        assert name == f"event: {values[-1]['type']}"
+    return values
 
 
 def frames(response: httpx.Response) -> list[dict | str]:
