@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tandem.v1.target_pb2 import TargetServiceDescribeResponse
 
 from services.errors import InvalidRequest, UnknownModel
-from services.gateway.request import Chat, GenerationRequest, TokenIds, shown
+from services.gateway.request import Chat, GenerationRequest, Text, TokenIds, shown
 from services.wire.bounds import BIAS, SAMPLING, Bound
 from services.wire.codec import MODES
 
@@ -57,6 +57,8 @@ def check(request: GenerationRequest, served: TargetServiceDescribeResponse, *, 
         raise _refused(request, "banned_ids", "must leave at least one id")
     if isinstance(request.input, Chat) and not request.input.messages:
         raise _refused(request, "input", "must not be empty")
+    if request.input in (Text(""), TokenIds(())):
+        raise _refused(request, "input", "must give a prompt of at least one token")
     if isinstance(request.input, TokenIds):
         # More than the context holds are refused for their number.
         _check_ids(request, "input", request.input.ids[: served.context_length], served)

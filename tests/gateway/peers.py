@@ -41,6 +41,9 @@ class Peers:
     async def chat(self, **fields) -> httpx.Response:
         return await self.http.post("/v1/chat/completions", json=BODY | fields)
 
+    async def complete(self, **fields) -> httpx.Response:
+        return await self.http.post("/v1/completions", json=PROMPT | fields)
+
     async def messages(self, **fields) -> httpx.Response:
         return await self.http.post("/v1/messages", json=MESSAGES | fields)
 
@@ -52,6 +55,7 @@ class Peers:
 
 
 BODY = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}
+PROMPT = {"model": "tiny", "prompt": "hi"}
 MESSAGES = BODY | {"max_tokens": 50}
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tandem.v1 import generation_pb2 as pb
 
-from tests.gateway.peers import BODY
+from tests.gateway.peers import BODY, MESSAGES, PROMPT
 from tests.gateway.scripted_target import ends, says
 
 pytestmark = pytest.mark.anyio
@@ -27,17 +27,27 @@ async def all_cancelled(target) -> None:
     assert {call.outcome for call in target.calls} == {"cancelled"}
 
 
-@pytest.mark.parametrize("n", [1, 3])
+ROUTES = {
+    "chat": ("/v1/chat/completions", BODY, 1),
+    "chat of three": ("/v1/chat/completions", BODY | {"n": 3}, 3),
+    "completion": ("/v1/completions", PROMPT, 1),
+    "completions of two prompts": ("/v1/completions", PROMPT | {"prompt": ["a", "b"], "n": 2}, 4),
+    "message": ("/v1/messages", MESSAGES, 1),
+}
+
+
+@pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("before", [[], [says("a")]], ids=["before the first token", "after it"])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_leaving_a_chat_cancels_its_calls(gateway, stream, before, n):
+async def test_leaving_cancels_all_calls(gateway, stream, before, route):
+    path, body, calls = ROUTES[route]
     async with gateway(Held(*before)) as peers:
-        chat = asyncio.create_task(peers.chat(stream=stream, n=n))
-        await peers.target.called(n)
-        chat.cancel()
+        asking = asyncio.create_task(peers.http.post(path, json=body | {"stream": stream}))
+        await peers.target.called(calls)
+        asking.cancel()
         await all_cancelled(peers.target)
         with pytest.raises(asyncio.CancelledError):
-            await chat
+            await asking
         peers.target.script = lambda request: [ends("next")]
         assert (await peers.chat()).json()["choices"][0]["message"]["content"] == "next"
 
