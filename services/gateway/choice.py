@@ -22,11 +22,13 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """What one choice gained in one round. `end` comes with the last delta of the request."""
+    """What one choice gained in one round; `report` counts its rounds so far. `end` is the whole request's, and comes
+    with its last delta."""
 
     choice: int
     text: str
     tokens: Sequence[Token]
+    report: SpeculationReport
     finish: Finish | None = None
     end: End | None = None
 
@@ -45,9 +47,9 @@ class Choice:
         self.report = round.report
         ids = [token.id for token in round.tokens]
         if not round.HasField("finish"):
-            return Delta(choice=self._index, text=self._text.push(ids), tokens=round.tokens)
+            return Delta(choice=self._index, text=self._text.push(ids), tokens=round.tokens, report=round.report)
         finish = round.finish
         if finish.kind == FINISH_KIND_STOP_TOKEN:
             del ids[-1:]  # kept and counted, but it ends the text and is no part of it
         text = self._text.finish(ids, end=finish.text_offset if finish.HasField("text_offset") else None)
-        return Delta(choice=self._index, text=text, tokens=round.tokens, finish=finish)
+        return Delta(choice=self._index, text=text, tokens=round.tokens, report=round.report, finish=finish)

@@ -23,6 +23,7 @@ from services.gateway.check import check
 from services.gateway.choice import Choice, Delta, End
 from services.gateway.interleave import Interleaved
 from services.gateway.messages import as_written, target_request
+from services.gateway.metrics import Account, Metrics
 from services.gateway.prompt import encode, prompt_ids
 from services.gateway.report import summed
 from services.gateway.request import GenerationRequest, drawn_seed
@@ -32,8 +33,9 @@ from services.gateway.targets import Served, Target
 class Generator:
     """Starts generations, and knows which run. `timeout_s` bounds those that bring no nearer deadline."""
 
-    def __init__(self, target: Target, *, max_choices: int, timeout_s: float) -> None:
+    def __init__(self, target: Target, metrics: Metrics, *, max_choices: int, timeout_s: float) -> None:
         self.target = target
+        self.metrics = metrics
         self.max_choices = max_choices
         self.draining = False
         self.closed = False
@@ -68,14 +70,16 @@ class Generator:
             generation.fail(shutting_down())
 
     @contextmanager
-    def running(self, generation: "Generation") -> Iterator[None]:
+    def running(self, generation: "Generation") -> Iterator[Account]:
         if self.draining:
             raise shutting_down()
         self._running.add(generation)
         self._idle.clear()
         try:
-            yield
+            with self.metrics.account(generation.choices) as account:
+                yield account
         finally:
+            generation.prepared.set()  # nobody waits to be told more
             self._running.discard(generation)
             if not self._running:
                 self._idle.set()
@@ -108,12 +112,13 @@ class Generation:
 
     async def _deltas(self) -> AsyncGenerator[Delta, None]:
         spent = set[type[TandemError]]()  # errors that are final by now
-        with self._generator.running(self), self._told():
+        with self._generator.running(self) as account:
             while True:
                 try:
                     async with aclosing(self._attempt()) as deltas:
                         async for delta in deltas:
                             spent = {Unavailable, TokenizerMismatch}
+                            account.took(delta, prompt_tokens=self.prompt_tokens or 0)
                             yield delta
                         return
                 except (Unavailable, TokenizerMismatch) as error:
@@ -123,14 +128,6 @@ class Generation:
                         raise
                     spent.add(type(error))
                 await self._target.refresh()
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Nobody waits to be told more when it is over."""
-        try:
-            yield
-        finally:
-            self.prepared.set()
 
     async def _attempt(self) -> AsyncGenerator[Delta, None]:
         request, served = self.request, await self._target.served()

@@ -5,10 +5,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from prometheus_client import CollectorRegistry, ProcessCollector
+
 from services.config import GatewaySettings
 from services.gateway.app import PING_S, create_app
 from services.gateway.generate import Generator
 from services.gateway.http import http_serving
+from services.gateway.metrics import Metrics
 from services.gateway.servicer import Servicer
 from services.gateway.targets import Target
 from services.wire.clients import target_channel
@@ -34,7 +37,10 @@ async def open_gateway(settings: GatewaySettings) -> AsyncIterator[Addresses]:
     """Serve while the body runs. Leaving drains: both ports stay open and refuse while running requests finish."""
     async with target_channel(settings.target) as channel:
         target = Target(channel)
-        generator = Generator(target, max_choices=settings.max_choices, timeout_s=settings.request_timeout_s)
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        metrics = Metrics(registry)
+        generator = Generator(target, metrics, max_choices=settings.max_choices, timeout_s=settings.request_timeout_s)
         app = create_app(generator, max_body_bytes=settings.max_body_bytes, ping_s=PING_S)
         services = [generation_service(Servicer(generator))]
         async with (

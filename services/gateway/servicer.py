@@ -20,9 +20,12 @@ class Servicer(GenerationServiceServicer):
     async def Generate(
         self, request: pb.GenerateRequest, context: "grpc.aio.ServicerContext[object, object]"
     ) -> AsyncGenerator[pb.GenerateResponse, None]:
-        generation = self._generator.start(request_of(request), timeout_s=context.time_remaining())
+        asked = request_of(request)
+        generation = self._generator.start(asked, timeout_s=context.time_remaining())
         async with aclosing(generation.deltas) as deltas:
             async for delta in deltas:
+                if delta.end and not asked.stats:
+                    delta.end.report.ClearField("by_mode")
                 yield _response(delta)
 
 

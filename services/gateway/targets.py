@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import grpc.aio
@@ -12,7 +13,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from tandem.v1 import target_pb2 as pb
 from tandem.v1.target_pb2_grpc import TargetServiceStub
 
-from services.errors import Unavailable
+from services.errors import TandemError, Unavailable
 from services.text.files import TokenizerFiles
 from services.text.template import ChatTemplate
 from services.text.tokenizer import Tokenizer
@@ -25,6 +26,8 @@ CONNECT_S = 2.0
 """How long a request waits for a target that cannot be reached just now."""
 DESCRIBE_S = 10.0
 """How long the target may take to say what it serves and to send its tokenizer."""
+LOOK_S = 1.0
+"""How long who only wants to know waits for it to answer."""
 WATCH_AGAIN_S = 0.2
 """Pause before the readiness watch is opened again."""
 
@@ -86,6 +89,13 @@ class Target:
         """What the target says of itself now."""
         with raising():
             return await self._stub.Describe(pb.TargetServiceDescribeRequest(), timeout=DESCRIBE_S)
+
+    async def look(self) -> pb.TargetServiceDescribeResponse | None:
+        """The same, when it is ready and soon says so."""
+        with suppress(TandemError, TimeoutError):
+            if self.ready:
+                return await asyncio.wait_for(self.describe(), LOOK_S)
+        return None
 
     async def generate(
         self, ask: pb.TargetServiceGenerateRequest, *, timeout_s: float

@@ -1,6 +1,7 @@
 """What probes and lists say, while loading, serving and draining."""
 
 import asyncio
+from importlib.metadata import version
 
 import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
@@ -20,7 +21,8 @@ pytestmark = pytest.mark.anyio
 async def test_ready_means_that_a_generation_would_work(gateway):
     async with gateway(loading=True) as peers:
         assert (await peers.http.get("/live")).json() == {"status": "alive"}
-        for answer in (await peers.http.get("/ready"), await peers.chat(), await peers.http.get("/v1/models")):
+        paths = ("/ready", "/health", "/v1/models")
+        for answer in (*[await peers.http.get(path) for path in paths], await peers.chat()):
             assert answer.status_code == 503
             assert int(answer.headers["retry-after"]) >= 1
             assert answer.json()["error"]["code"] == "service_unavailable"
@@ -28,8 +30,14 @@ async def test_ready_means_that_a_generation_would_work(gateway):
             await peers.stub.Generate(pb.GenerateRequest(text="hi")).read()
         await peers.target_server.ready()
         await peers.until(ready=True)
-        assert (await peers.http.get("/ready")).json() == {"status": "ready"}
+        for path in ("/ready", "/health"):
+            assert (await peers.http.get(path)).json() == {"status": "ready"}
         assert (await peers.chat()).status_code == 200
+
+
+async def test_the_version_is_that_of_the_package(gateway):
+    async with gateway() as peers:
+        assert (await peers.http.get("/version")).json() == {"version": version("tandem-serve")}
 
 
 async def test_readiness_follows_the_target(gateway):
