@@ -42,14 +42,15 @@ def _ids(request: GenerationRequest, served: Served) -> list[int]:
 
 def _check_room(request: GenerationRequest, prompt: int, context: int) -> None:
     if prompt >= context:
+        field = request.name("input")
         raise ContextTooLong(
-            f"the prompt has {prompt} tokens, but the context holds {context}, prompt and output together",
-            field=request.name("input"),
+            f"{field} makes a prompt of {prompt} tokens, but the context holds {context}, prompt and output together",
+            field=field,
         )
     if request.max_tokens is not None and prompt + request.max_tokens > context:
         field = request.name("max_tokens")
         raise ContextTooLong(
-            f"the prompt has {prompt} tokens and {field} asks for {request.max_tokens} more, "
-            f"but the context holds {context}",
+            f"{field} asks for {request.max_tokens} tokens and the prompt has {prompt}, "
+            f"but the context holds {context}, prompt and output together",
             field=field,
         )

@@ -8,6 +8,7 @@ import pytest
 
 from services.errors import InvalidRequest, Overloaded, Unavailable
 from services.gateway.anthropic.request import UNSUPPORTED
+from tests.gateway.faults import path_of
 from tests.gateway.peers import MESSAGES, events
 from tests.gateway.scripted_target import TOKENIZER, ends, reaches, says, stops
 
@@ -258,6 +259,33 @@ async def test_a_client_that_waits_for_a_whole_message_hears_no_pings(gateway, m
         await peers.http.get("/live")
         go_on.set()
         assert (await answer).json()["content"][0]["text"] == "late"
+
+
+def turn(role, *parts) -> dict:
+    return {"messages": [*MESSAGES["messages"], {"role": role, "content": list(parts)}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("messages[1].content[1].type", turn("assistant", {"type": "text", "text": "a"}, {"type": "tool_use"})),
+        ("messages[1].content[0].type", turn("user", {"type": "tool_result", "tool_use_id": "a", "content": "b"})),
+        ("messages[1].content[0].type", turn("user", {"type": "image", "source": {"type": "url", "url": "a"}})),
+        ("messages[1].content[0].text", turn("user", {"type": "text"})),
+        ("messages[1].role", turn("tool", {"type": "text", "text": "a"})),
+        ("system[1].type", {"system": [{"type": "text", "text": "a"}, {"type": "image"}]}),
+        ("stop_sequences[1]", {"stop_sequences": ["a", ""]}),
+        ("tools", {"tools": [{"name": "a"}]}),
+        ("thinking", {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
+        ("min_tokens", {"min_tokens": 51}),
+        ("speculation.bands", {"speculation": {"bands": [{}]}}),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+async def test_what_is_wrong_or_not_there_is_refused_by_its_path(gateway, path, fields):
+    async with gateway() as peers:
+        assert path_of(await peers.messages(**fields)) == path
+        assert peers.target.calls == []
 
 
 REFUSALS = [
