@@ -110,8 +110,8 @@ class Account:
         self._latest[choice], self._reports[choice] = now, delta.report
         metrics.generation_tokens.inc(len(delta.tokens))
         if delta.finish:
-            self.finished += 1
             metrics.finished.labels(reason(delta.finish)).inc()
+            self.finished += 1
             if later := self._later_tokens[choice]:
                 metrics.token.observe((now - self._began[choice]) / later)
 

@@ -82,15 +82,6 @@ async def test_anthropics_client_builds_the_same_message_from_a_stream(gateway):
     )
 
 
-@pytest.mark.parametrize("mode", ["auto", "none", "ngram", "mtp", "dflash", "dflash2"])
-async def test_every_mode_gives_the_same_text_and_a_report_of_its_own(gateway, mode):
-    async with gateway() as peers:
-        answer = (await peers.messages(speculation={"mode": mode, "stats": True})).json()
-    assert answer["content"][0]["text"] == "Hello"
-    assert answer["speculation"]["requested"] == mode
-    assert answer["speculation"]["by_mode"] == {}
-
-
 @pytest.mark.parametrize(
     ("last", "reason", "sequence", "text"),
     [
@@ -248,6 +239,17 @@ async def test_a_client_that_waits_long_hears_pings_after_the_start(gateway, mon
                     go_on.set()
     assert types[:2] == ORDER[:2]
     assert [type for type in types if type != "ping"] == [*ORDER[:2], "content_block_delta", *ORDER[2:]]
+
+
+async def test_a_stream_that_never_gets_as_far_as_a_prompt_is_pings_and_an_error(gateway, monkeypatch):
+    monkeypatch.setattr("services.gateway.process.PING_S", 0.01)
+    monkeypatch.setattr("services.gateway.targets.CONNECT_S", 0.2)
+    async with gateway(loading=True) as peers:
+        await peers.stop_target()
+        answer = await peers.messages(stream=True)
+    *pings, last = events(answer)
+    assert {event["type"] for event in pings} == {"ping"}
+    assert last["error"]["type"] == "overloaded_error"
 
 
 async def test_a_client_that_waits_for_a_whole_message_hears_no_pings(gateway, monkeypatch):
