@@ -9,6 +9,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from services.errors import BadConfig
+from services.gateway.protocol import Protocol
 
 KEEP_ALIVE_S = 75
 """Longer than clients and proxies keep an idle connection, so that it is they who close it."""
@@ -25,6 +26,7 @@ async def http_serving(listen: str, app: ASGIApp) -> AsyncIterator[str]:
     listener = bound(listen)
     config = uvicorn.Config(
         app,
+        http=Protocol,
         lifespan="off",
         ws="none",
         log_config=None,

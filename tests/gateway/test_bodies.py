@@ -112,6 +112,37 @@ async def test_a_length_over_the_limit_is_refused_before_the_body_comes(gateway)
         await writer.wait_closed()
 
 
+HEADERS = 2**16
+"""What the server reads of them; it hears the end of what a test sends, so that closing resets nothing."""
+START = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"hello\r\n\r\n",
+        (START + b"X: ").ljust(HEADERS + 1, b"x"),
+        (START + b"X: y\r\n" * 10_000).ljust(HEADERS + 1, b"x"),
+        START + b"no header\r\n\r\n",
+        START + b"Content-Length: -1\r\n\r\n",
+        START + b"X: \x00\r\n\r\n",
+    ],
+    ids=["no HTTP", "a long header", "many headers", "a line that is none", "a negative length", "a null byte"],
+)
+async def test_what_is_no_request_is_400_in_the_same_shape(gateway, sent):
+    async with gateway() as peers:
+        reader, writer = await asyncio.open_connection(peers.http.base_url.host, peers.http.base_url.port)
+        writer.write(sent)
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+        assert (await peers.chat()).status_code == 200
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"content-type: application/json" in head.lower()
+    assert b"x-request-id: " in head
+    assert json.loads(body)["error"]["type"] == "invalid_request_error"
+
+
 async def test_a_body_that_never_ends_keeps_nobody_waiting(gateway):
     async with gateway() as peers:
         reader, writer = await asyncio.open_connection(peers.http.base_url.host, peers.http.base_url.port)
