@@ -30,29 +30,23 @@ CONFIG = "config.json"
 class Engine:
     """Used by one thread at a time. While `numerics.exact`, what it gives for a row depends on that sequence alone."""
 
+    numerics: Numerics
+    weights_hash: str
+
     def __init__(
-        self,
-        design: Architecture,
-        model: Model,
-        plans: Plans,
-        *,
-        layout: Layout,
-        cache_rows: int,
-        max_sequences: int,
-        weights_hash: str,
+        self, design: Architecture, model: Model, multiple: int, layout: Layout, cache_rows: int, max_sequences: int
     ) -> None:
+        """`multiple`: what the rows of a forward are padded to."""
         self.vocab_size = model.vocab_size
         self.context = model.context
         self.hidden_size = design.hidden_size
         self.layers = design.layers
         self.dtype = layout.dtype
-        self.weights_hash = weights_hash
         self._model = model
-        self._multiple = plans.table.multiple
-        lane_rows = min(self.context, cache_rows)
-        self._slots = Slots(layout, rows=cache_rows, lanes=max_sequences, lane_rows=lane_rows)
+        self._multiple = multiple
+        longest = min(self.context, cache_rows)
+        self._slots = Slots(layout, rows=cache_rows, lanes=max_sequences, longest=longest)
         self._threads = torch.get_num_threads()
-        self.numerics: Numerics = plans.judge(partial(invariant, self.forward, layout, self.vocab_size, self.context))
 
     @staticmethod
     def check(folder: Path) -> None:
@@ -76,23 +70,19 @@ class Engine:
         """`vocab_size`: how many ids the tokenizer knows, where the checkpoint has padded rows. `context`: at most the
         model's. `cache`: where the numerics table is kept when `folder` cannot be written.
 
-        `progress` gets a stage, "numerics" or "weights", and the part of it that is done."""
+        `progress` gets a stage ("numerics", "weights", "check") and the part of it that is done. The first and the last
+        are left out when they passed before."""
         report = progress or (lambda stage, done: None)
         design, checkpoint = _open(folder)
         vocab_size, context = _within(design, vocab_size, context)
         if threads is not None:
             torch.set_num_threads(threads)
         weights_hash = checkpoint.hash()
-        about = [weights_hash, (folder / CONFIG).read_text(), vocab_size, dtype, machine()]
+        about = [weights_hash, (folder / CONFIG).read_bytes(), vocab_size, dtype, machine()]
         identity = digest(*about, torch.get_num_threads(), torch.__version__)
-        plans = Plans(
-            Store([folder / ".tandem", *([cache / "numerics"] if cache else [])], identity),
-            identity,
-            design.operators(vocab_size),
-            design.heads,
-            dtype,
-            partial(report, "numerics"),
-        )
+        store = Store([folder / ".tandem", *([cache / "numerics"] if cache else [])], identity)
+        operators = design.operators(vocab_size)
+        plans = Plans(store, identity, operators, design.heads, dtype, partial(report, "numerics"))
         model = design.load(
             checkpoint,
             plans.table,
@@ -108,15 +98,12 @@ class Engine:
             dtype=dtype,
             page=plans.table.attention.keys,
         )
-        return cls(
-            design,
-            model,
-            plans,
-            layout=layout,
-            cache_rows=cache_rows,
-            max_sequences=max_sequences,
-            weights_hash=weights_hash,
+        engine = cls(design, model, plans.table.multiple, layout, cache_rows, max_sequences)
+        engine.weights_hash = weights_hash
+        engine.numerics = plans.judge(
+            lambda: invariant(engine.forward, layout, vocab_size, context, partial(report, "check"))
         )
+        return engine
 
     @property
     def free_rows(self) -> int:

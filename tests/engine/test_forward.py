@@ -144,5 +144,6 @@ def test_progress_is_told_by_stage(folder, tmp_path):
         progress=lambda stage, done: told.append((stage, done)),
     )
     stages = [stage for stage, _ in told]
-    assert stages == sorted(stages, key=["numerics", "weights"].index)
-    assert told[-1] == ("weights", 1.0)
+    assert stages == sorted(stages, key=["numerics", "weights", "check"].index)
+    assert dict(told)["weights"] == dict(told)["numerics"] == 1
+    assert told[-1] == ("check", 1)

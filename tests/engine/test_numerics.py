@@ -159,13 +159,13 @@ def test_a_table_is_kept_beside_the_model_and_read_again(folder):
     assert second.numerics.fingerprint != first.numerics.fingerprint
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"rows": {}, "attention": {}}', "[" * 100_000])
-def test_a_table_that_cannot_be_used_is_measured_again(folder, text):
+def test_a_table_that_cannot_be_used_is_measured_again(folder):
     fingerprint = load(folder).numerics.fingerprint
     (path,) = folder.glob(".tandem/*.json")
-    path.write_text(text)
-    assert load(folder).numerics.fingerprint == fingerprint
-    assert json.loads(path.read_text())["rows"]
+    for text in ("", "{", "[]", '{"rows": {}, "attention": {}}', path.read_text().replace("64", "0"), "[" * 100_000):
+        path.write_text(text)
+        assert load(folder).numerics.fingerprint == fingerprint
+        assert json.loads(path.read_text())["rows"]
 
 
 def test_a_folder_that_cannot_be_written_keeps_its_table_in_the_cache(folder, tmp_path_factory):

@@ -15,7 +15,7 @@ from services.engine.cache.slots import Slot
 from services.engine.engine import Engine
 from tests.engine.tiny import feed, tokens, write
 
-ROWS = 640
+ROWS = 580
 SIZES = {
     "plain": {},
     "widths without whole vectors": {"hidden_size": 56, "intermediate_size": 101, "vocab_size": 77},
@@ -112,7 +112,7 @@ def test_a_block_of_any_length_equals_single_rows(alone, keys):
         sequence.engine.close(slot)
 
 
-@pytest.mark.parametrize("chunk", [1, 16, 37, 64, ROWS])
+@pytest.mark.parametrize("chunk", [16, 37, 64, ROWS])
 def test_a_prefill_in_chunks_of_any_size_leaves_the_same_cache(alone, chunk):
     sequence = alone[0]
     slot = sequence.engine.open(ROWS)
@@ -124,7 +124,7 @@ def test_a_prefill_in_chunks_of_any_size_leaves_the_same_cache(alone, chunk):
     sequence.engine.close(slot)
 
 
-rounds = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15), st.booleans()), min_size=1, max_size=6)
+rounds = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15), st.booleans()), min_size=1, max_size=4)
 
 
 @settings(max_examples=25, deadline=None)

@@ -27,10 +27,6 @@ class Layout:
     dtype: torch.dtype
     page: int
 
-    def lane(self, rows: int) -> tuple[int, int, int]:
-        """[S, 2N, D] with room for `rows` rows."""
-        return -(-rows // self.page) * self.page, 2 * self.kv_heads, self.head_dim
-
 
 class Slot:
     """The rows of one sequence: `length` committed ones, then those that the last forward began."""
@@ -64,13 +60,14 @@ class Slot:
 
 
 class Slots:
-    """Opens and closes slots. `rows` are reserved when a slot is opened; a lane has room for `lane_rows`."""
+    """Opens and closes slots of up to `longest` rows. Of all `rows`, a slot reserves its own when it is opened."""
 
-    def __init__(self, layout: Layout, *, rows: int, lanes: int, lane_rows: int) -> None:
+    def __init__(self, layout: Layout, *, rows: int, lanes: int, longest: int) -> None:
         self.free_rows = rows
+        self.lane_rows = -(-longest // layout.page) * layout.page
+        self._longest = longest
         self._free_lanes = list(range(lanes))  # a heap: running sequences stay side by side
-        self.lane_rows, *row = layout.lane(lane_rows)
-        shape = (layout.layers, lanes, self.lane_rows, *row)
+        shape = (layout.layers, lanes, self.lane_rows, 2 * layout.kv_heads, layout.head_dim)
         self._memory = _memory(torch.Size(shape).numel() * layout.dtype.itemsize)
         whole_LS2ND = torch.frombuffer(self._memory, dtype=layout.dtype).view(shape)
         self.kv = whole_LS2ND.unbind()  # of each layer: [L, S, 2N, D]
@@ -78,8 +75,8 @@ class Slots:
     def open(self, rows: int) -> Slot:
         if rows > self.free_rows:
             raise Overloaded(f"{rows} cache rows are asked for and {self.free_rows} are free")
-        if not 0 < rows <= self.lane_rows:
-            raise ValueError(f"a slot of {rows} rows, where a lane has {self.lane_rows}")
+        if not 0 < rows <= self._longest:
+            raise ValueError(f"a slot of {rows} rows; legal are 1 to {self._longest}")
         if not self._free_lanes:
             raise Overloaded("every slot is taken")
         self.free_rows -= rows

@@ -39,7 +39,7 @@ def attention_plan(heads: Heads, dtype: torch.dtype) -> AttentionPlan | None:
 def safe(plan: AttentionPlan, heads: Heads, qkv_PCD: Tensor) -> bool:
     """Whether blocks of many lengths at many places, alone and beside others, give each row what it gets alone."""
     layout = Layout(layers=1, kv_heads=heads.kv, head_dim=heads.dim, dtype=qkv_PCD.dtype, page=plan.keys)
-    pool = Slots(layout, rows=plan.lanes * POSITIONS, lanes=plan.lanes, lane_rows=POSITIONS)
+    pool = Slots(layout, rows=plan.lanes * POSITIONS, lanes=plan.lanes, longest=POSITIONS)
     slots = [pool.open(POSITIONS) for _ in range(plan.lanes)]
     for slot in slots:
         slot.kv(0)[:POSITIONS].copy_(qkv_PCD[:, heads.query :])

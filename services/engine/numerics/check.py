@@ -21,7 +21,13 @@ LENGTHS = (
 )
 
 
-def invariant(forward: Callable[..., Forward], layout: Layout, vocab_size: int, context: int) -> bool:
+def invariant(
+    forward: Callable[..., Forward],
+    layout: Layout,
+    vocab_size: int,
+    context: int,
+    progress: Callable[[float], None] = lambda done: None,
+) -> bool:
     """Two sequences run side by side in blocks of all lengths, against one alone in chunks; the caches are compared
     whole, the states after the last layer whole, the logits at the end of each block."""
     positions = min(POSITIONS, context)
@@ -29,7 +35,7 @@ def invariant(forward: Callable[..., Forward], layout: Layout, vocab_size: int, 
     chunks = list(_cut([CHUNK] * positions, positions))
     scripts = [list(_cut(lengths, positions)) for lengths in LENGTHS]
     ends = {end - 1 for script in scripts for _, end in script}
-    pool = Slots(layout, rows=3 * positions, lanes=3, lane_rows=positions)
+    pool = Slots(layout, rows=3 * positions, lanes=3, longest=positions)
     alone = pool.open(positions)
     hidden: list[Tensor] = []
     logits: dict[int, Tensor] = {}
@@ -40,7 +46,9 @@ def invariant(forward: Callable[..., Forward], layout: Layout, vocab_size: int, 
         logits |= {at: logits_RV[at - begin].clone() for at in range(begin, end) if at in ends}
     hidden_PH = torch.cat(hidden)
     slots = [pool.open(positions) for _ in scripts]
-    for step in range(max(map(len, scripts))):
+    steps = max(map(len, scripts))
+    for step in range(steps):
+        progress((step + 1) / steps)
         running = [(slot, *script[step]) for slot, script in zip(slots, scripts, strict=True) if step < len(script)]
         blocks = [Block(slot=slot, ids=ids[begin:end], wanted=1) for slot, begin, end in running]
         rows_TH, logits_RV = _run(forward, blocks)

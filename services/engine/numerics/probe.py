@@ -35,7 +35,10 @@ class Found:
 
 
 def find(
-    operators: Sequence[Operator], heads: Heads, dtype: torch.dtype, progress: Callable[[float], None] = lambda _: None
+    operators: Sequence[Operator],
+    heads: Heads,
+    dtype: torch.dtype,
+    progress: Callable[[float], None] = lambda done: None,
 ) -> Found:
     rows: dict[str, RowPlan] = {}
     unsafe = None
@@ -46,6 +49,7 @@ def find(
         rows[str(operator)] = plan or RowPlan()
         progress(len(rows) / (len(operators) + 1))
     attention = attention_plan(heads, dtype)
+    progress(1)
     if attention is None:
         return Found(Table(rows), unsafe or "attention")
     return Found(Table(rows, attention), unsafe)
