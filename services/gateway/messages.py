@@ -27,7 +27,7 @@ NAMES = {
     "stop": "stopping.strings",
     "stop_ids": "stopping.ids",
     "ignore_eos": "stopping.ignore_eos",
-    **{name: f"speculation.{name}" for name in ("mode", "max_draft_tokens", "strict", "stats")},
+    **{name: f"speculation.{name}" for name in ("mode", "max_draft_tokens", "strict", "stats", "audit")},
 }
 """Our field, and its path in both protos where that is another."""
 
@@ -48,9 +48,8 @@ def as_written(error: InvalidRequest | Unsupported, request: GenerationRequest) 
 def request_of(message: generation_pb2.GenerateRequest) -> GenerationRequest:
     """What a gRPC client asked for; values are checked later."""
     sampling, stopping, speculation = message.sampling, message.stopping, message.speculation
-    for field in ("audit", "bands"):
-        if getattr(speculation, field):
-            raise Unsupported(f"speculation.{field} is not supported", field=f"speculation.{field}")
+    if speculation.bands:
+        raise Unsupported("speculation.bands is not supported", field="speculation.bands")
     return GenerationRequest(
         id=message.request_id or uuid.uuid4().hex,
         input=_input_of(message),
@@ -68,6 +67,7 @@ def request_of(message: generation_pb2.GenerateRequest) -> GenerationRequest:
         max_draft_tokens=speculation.max_draft_tokens if speculation.HasField("max_draft_tokens") else None,
         strict=speculation.strict,
         stats=speculation.stats,
+        audit=speculation.audit,
         names=NAMES | {"input": INPUTS.get(message.WhichOneof("input") or "", "input")},
     )
 
@@ -123,5 +123,6 @@ def target_request(
             max_draft_tokens=request.max_draft_tokens,
             strict=request.strict,
             stats=True,  # they are counted, whether the client wants to see them or not
+            audit=request.audit,
         ),
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
-from tandem.v1.types_pb2 import ModeStatistics, OriginCounts, SpeculationReport, SpeculationSwitch
+from tandem.v1.types_pb2 import Audit, ModeStatistics, OriginCounts, SpeculationReport, SpeculationSwitch
 
 from services.wire.codec import MODES, REASONS
 
@@ -25,7 +25,19 @@ def summed(reports: Sequence[SpeculationReport]) -> SpeculationReport:
         total.switches.extend(report.switches)
         for statistics in report.by_mode:
             _add(total, statistics)
+        _add_audit(total, report)
     return total
+
+
+def _add_audit(total: SpeculationReport, more: SpeculationReport) -> None:
+    """The first choice that differs is told; a request is audited when all its choices are."""
+    if not (total.HasField("audit") and more.HasField("audit")):
+        total.ClearField("audit")
+        return
+    checked = total.audit.checked + more.audit.checked
+    if not total.audit.HasField("differs_at"):
+        total.audit.CopyFrom(more.audit)
+    total.audit.checked = checked
 
 
 def _add(total: SpeculationReport, more: ModeStatistics) -> None:
@@ -37,8 +49,8 @@ def _add(total: SpeculationReport, more: ModeStatistics) -> None:
     same.accepted_per_position[:] = [ours + theirs for ours, theirs in pairs]
 
 
-def as_json(report: SpeculationReport, *, stats: bool) -> dict[str, Any]:
-    """`stats` adds `by_mode`."""
+def as_json(report: SpeculationReport, *, stats: bool, audit: bool) -> dict[str, Any]:
+    """`stats` adds `by_mode`; `audit` adds the verdict, or null when there is none."""
     value: dict[str, Any] = {
         "requested": MODES.name(report.requested),
         "resolved": MODES.name(report.resolved),
@@ -57,7 +69,16 @@ def as_json(report: SpeculationReport, *, stats: bool) -> dict[str, Any]:
     }
     if stats:
         value["by_mode"] = {MODES.name(each.mode): _statistics(each) for each in report.by_mode}
+    if audit:
+        value["audit"] = _audit(report.audit) if report.HasField("audit") else None
     return value
+
+
+def _audit(audit: Audit) -> dict[str, Any]:
+    found = {
+        name: getattr(audit, name) if audit.HasField(name) else None for name in ("differs_at", "margin", "choice")
+    }
+    return {"checked": audit.checked} | found
 
 
 def _switch(switch: SpeculationSwitch) -> dict[str, Any]:

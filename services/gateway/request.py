@@ -61,6 +61,7 @@ class GenerationRequest:
     max_draft_tokens: int | None = None
     strict: bool = False
     stats: bool = False
+    audit: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
 
     def name(self, field: str) -> str:

@@ -1,16 +1,18 @@
 """GenerationService: proto in, one generation, proto out."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 
 import grpc.aio
 from tandem.v1 import generation_pb2 as pb
 from tandem.v1.generation_pb2_grpc import GenerationServiceServicer
 from tandem.v1.target_pb2 import Finish
+from tandem.v1.types_pb2 import Token
 
 from services.gateway.choice import Delta, End
 from services.gateway.generate import Generator
 from services.gateway.messages import request_of
+from services.text.tokenizer import Tokenizer
 
 
 class Servicer(GenerationServiceServicer):
@@ -26,7 +28,20 @@ class Servicer(GenerationServiceServicer):
             async for delta in deltas:
                 if delta.end and not asked.stats:
                     delta.end.report.ClearField("by_mode")
+                if request.token_bytes:
+                    _fill_pieces(delta.tokens, generation.served.tokenizer)
                 yield _response(delta)
+
+    async def Describe(
+        self, request: pb.DescribeRequest, context: "grpc.aio.ServicerContext[object, object]"
+    ) -> pb.DescribeResponse:
+        return pb.DescribeResponse(target=await self._generator.target.describe())
+
+
+def _fill_pieces(tokens: Iterable[Token], tokenizer: Tokenizer) -> None:
+    for token in tokens:
+        special = tokenizer.token(token.id, skip_special=True) is None
+        token.piece = b"" if special else tokenizer.token_bytes(token.id)
 
 
 def _response(delta: Delta) -> pb.GenerateResponse:

@@ -119,14 +119,15 @@ class Admission:
         return tuple(stopping.strings)
 
     def _speculation(self, asked: types_pb2.Speculation) -> Speculation:
-        for field in ("audit", "bands"):
-            if getattr(asked, field):
-                raise Unsupported(f"speculation.{field} is not supported by this server", field=f"speculation.{field}")
+        if asked.bands:
+            raise Unsupported("speculation.bands is not supported by this server", field="speculation.bands")
         length = asked.max_draft_tokens if asked.HasField("max_draft_tokens") else None
         if length is not None and not 1 <= length <= self.limits.max_draft_tokens:
             raise InvalidRequest(f"must be 1..{self.limits.max_draft_tokens}", field="speculation.max_draft_tokens")
         mode = MODES.name(asked.mode, field="speculation.mode") or "auto"
-        return Speculation(mode=mode, max_draft_tokens=length, strict=asked.strict, stats=asked.stats)
+        return Speculation(
+            mode=mode, max_draft_tokens=length, strict=asked.strict, stats=asked.stats, audit=asked.audit
+        )
 
     def _ids(self, field: str, ids: Iterable[int]) -> None:
         for id in ids:

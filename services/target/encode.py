@@ -7,6 +7,7 @@ from tandem.v1 import target_pb2, types_pb2
 from services.target.counters import ORIGINS, Counters
 from services.target.cut import Finish
 from services.target.report import Report
+from services.target.scheduler import Scheduler
 from services.target.sink import Kept, Update
 from services.wire.codec import FINISH_KINDS, MODES, REASONS
 from services.wire.codec import ORIGINS as ORIGIN_NAMES
@@ -26,6 +27,22 @@ def update(value: Update, exactness: Exactness) -> target_pb2.TargetServiceGener
         tokens=[_token(kept) for kept in value.kept],
         report=_report(value.report, exactness),
         finish=_finish(value.finish) if value.finish else None,
+    )
+
+
+def load(scheduler: Scheduler, totals: Counters) -> target_pb2.Load:
+    return target_pb2.Load(
+        running=len(scheduler.running),
+        waiting=len(scheduler.waiting),
+        free_rows=scheduler.model.free_rows,
+        cache_rows=scheduler.rows,
+        generated=totals.generated,
+        drafters=[
+            target_pb2.DrafterLoad(
+                mode=MODES.value(mode), rounds=counts.rounds, drafted=counts.drafted, accepted=counts.accepted
+            )
+            for mode, counts in totals.by_mode.items()
+        ],
     )
 
 
@@ -65,7 +82,17 @@ def _report(report: Report, exactness: Exactness) -> types_pb2.SpeculationReport
         by_origin=types_pb2.OriginCounts(**{origin: counters.by_origin[origin] for origin in ORIGINS}),
         switches=[_switch(each.at, each.origin, each.to, each.reason) for each in counters.switches],
         by_mode=_by_mode(counters) if asked.stats else (),
+        audit=_audit(report) if report.audit else None,
     )
+
+
+def _audit(report: Report) -> types_pb2.Audit:
+    audit = report.audit
+    assert audit is not None
+    message = types_pb2.Audit(checked=audit.checked, differs_at=audit.differs_at, margin=audit.margin)
+    if audit.differs_at is not None:
+        message.choice = report.request.sampling.choice
+    return message
 
 
 def _switch(at: int, before: str, after: str, reason: str | None) -> types_pb2.SpeculationSwitch:

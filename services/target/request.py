@@ -17,6 +17,7 @@ class Speculation:
     max_draft_tokens: int | None = None
     strict: bool = False
     stats: bool = False
+    audit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from functools import partial
 
 from services.engine.sampling import Rules
 from services.errors import Internal, TandemError, Unavailable, Unsupported
+from services.target.counters import Counters
 from services.target.cut import Cutter
 from services.target.link.link import DraftAsk, DrafterLink
 from services.target.model import Model
@@ -29,17 +30,19 @@ log = logging.getLogger(__name__)
 
 
 class Rounds:
-    """All running generations of one model."""
+    """All running generations of one model. `totals` counts over all that ran."""
 
     def __init__(self, model: Model, tokenizer: Tokenizer, link: DrafterLink, worker: Worker, bounds: Bounds) -> None:
         self._model, self._tokenizer, self._link, self._worker = model, tokenizer, link, worker
         self.scheduler = Scheduler(model, bounds)
+        self.totals = Counters()
         self._numbers = itertools.count(1)
         self._work = asyncio.Event()
 
-    async def generate(self, request: Request) -> AsyncGenerator[Update, None]:
-        """Run one sequence. Closing the iterator, or an error of its reader, ends it within one round."""
-        sequence = self._submit(request)
+    async def generate(self, request: Request, *, again: bool = False) -> AsyncGenerator[Update, None]:
+        """Run one sequence; `again` for one that follows another of the same request. Closing the iterator, or an
+        error of its reader, ends it within one round."""
+        sequence = self._submit(request, again=again)
         try:
             async for update in sequence.sink.updates():
                 yield update
@@ -60,7 +63,7 @@ class Rounds:
                 self._fail(sequence, Unavailable("the target is stopping"))
             self._boundary()
 
-    def _submit(self, request: Request) -> Sequence:
+    def _submit(self, request: Request, *, again: bool) -> Sequence:
         decision = self._decide(request, len(request.prompt))
         if request.speculation.strict and decision.reason is not None:
             raise Unsupported(
@@ -75,7 +78,7 @@ class Rounds:
             cutter=Cutter(request, self._tokenizer),
             sink=Sink(),
         )
-        self.scheduler.submit(sequence)
+        self.scheduler.submit(sequence, again=again)
         self._work.set()
         return sequence
 
@@ -130,6 +133,7 @@ class Rounds:
             self._link.sync(sequence)
         if not progress.kept:
             return
+        self.totals.record(progress.mode, progress.drafted, [kept.origin for kept in progress.kept])
         assert sequence.resolved is not None, "decided before its first step"
         report = Report.snapshot(sequence.request, sequence.resolved, sequence.counters)
         sequence.sink.put(Update(progress.kept, report, progress.finish))

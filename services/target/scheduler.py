@@ -32,14 +32,19 @@ class Scheduler:
     bounds: Bounds
     waiting: list[Sequence] = field(default_factory=list)
     running: list[Sequence] = field(default_factory=list)
+    rows: int = field(init=False)  # of the model's cache, free or not
+
+    def __post_init__(self) -> None:
+        self.rows = self.model.free_rows
 
     @property
     def idle(self) -> bool:
         return not self.waiting and not self.running
 
-    def submit(self, sequence: Sequence) -> None:
-        """Queue a sequence; raises Overloaded when the queue is full."""
-        if len(self.waiting) >= self.bounds.max_waiting:
+    def submit(self, sequence: Sequence, *, again: bool = False) -> None:
+        """Queue a sequence; raises Overloaded when the queue is full. One that comes `again` takes the place of its
+        request's last, so it is let in, and new requests wait for it: there are never more than were let in as new."""
+        if len(self.waiting) >= self.bounds.max_waiting and not again:
             raise Overloaded(f"{len(self.waiting)} requests are waiting, which is the limit; try again later")
         self.waiting.append(sequence)
 

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 
 import grpc.aio
 from tandem.v1 import target_pb2 as pb
@@ -10,6 +11,7 @@ from tandem.v1.target_pb2_grpc import TargetServiceServicer
 
 from services.target import encode
 from services.target.admission import Admission
+from services.target.audit import audited
 from services.target.encode import Exactness
 from services.target.link.link import DrafterLink
 from services.target.rounds import Rounds
@@ -40,7 +42,9 @@ class Servicer(TargetServiceServicer):
         self, request: pb.TargetServiceGenerateRequest, context: "grpc.aio.ServicerContext[object, object]"
     ) -> AsyncIterator[pb.TargetServiceGenerateResponse]:
         serving = self.serving
-        async with aclosing(serving.rounds.generate(serving.admission.read(request))) as updates:
+        asked = serving.admission.read(request)
+        generate = partial(audited, serving.rounds) if asked.speculation.audit else serving.rounds.generate
+        async with aclosing(generate(asked)) as updates:
             async for update in updates:
                 yield encode.update(update, serving.exactness)
 
@@ -60,6 +64,7 @@ class Servicer(TargetServiceServicer):
             default_sampling=admission.defaults,
             limits=admission.limits,
             drafters=_drafters(serving.link),
+            load=encode.load(serving.rounds.scheduler, serving.rounds.totals),
         )
 
     async def GetTokenizer(

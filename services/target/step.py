@@ -33,11 +33,13 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a step kept of one sequence; nothing for the middle of a prefill."""
+    """What a step kept of one sequence, and what it verified for that; nothing for the middle of a prefill."""
 
     sequence: Sequence
-    kept: tuple[Kept, ...]
-    finish: Finish | None
+    kept: tuple[Kept, ...] = ()
+    finish: Finish | None = None
+    mode: str = "none"
+    drafted: int = 0
 
 
 def step(model: Model, works: SequenceOf[Work]) -> list[Progress]:
@@ -56,7 +58,7 @@ def _ask(work: Work) -> Ask:
 
 def _absorb(work: Work) -> Progress:
     _slot(work).commit(len(work.ids))
-    return Progress(work.sequence, (), None)
+    return Progress(work.sequence)
 
 
 def _commit(work: Work, verdict: Verdict) -> Progress:
@@ -72,7 +74,7 @@ def _commit(work: Work, verdict: Verdict) -> Progress:
     _slot(work).commit(len(work.ids) if first else count)
     logprobs = verdict.logprobs or (None,) * count
     kept = tuple(Kept(*each) for each in zip(tokens, origins, logprobs, strict=False))
-    return Progress(sequence, kept, finish)
+    return Progress(sequence, kept, finish, work.mode, len(work.draft))
 
 
 def _last_origin(work: Work, verdict: Verdict) -> str:

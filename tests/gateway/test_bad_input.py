@@ -121,7 +121,6 @@ async def test_an_unknown_model_is_404_and_names_the_known(peers):
     ("path", "fields"),
     [
         ("add_generation_prompt", {"add_generation_prompt": False}),
-        ("speculation.audit", {"speculation": {"audit": True}}),
         ("speculation.bands", {"speculation": {"bands": [{"from": 0, "modes": ["ngram"]}]}}),
         ("messages[0].tool_calls", {"messages": [{"role": "assistant", "content": None, "tool_calls": [{"id": "a"}]}]}),
         (
@@ -259,11 +258,9 @@ async def test_the_grpc_face_refuses_the_same_by_its_own_names(peers):
         assert field in str(error)
 
 
-@pytest.mark.parametrize("field", ["audit", "bands"])
-async def test_what_speculation_cannot_do_yet_is_refused_over_grpc_too(peers, field):
-    value = {"audit": True, "bands": [types.SpeculationBand()]}[field]
-    error = await error_of(peers, asked({"speculation": types.Speculation(**{field: value})}))
-    assert (type(error), error.field) == (Unsupported, f"speculation.{field}")
+async def test_what_speculation_cannot_do_yet_is_refused_over_grpc_too(peers):
+    error = await error_of(peers, asked({"speculation": types.Speculation(bands=[types.SpeculationBand()])}))
+    assert (type(error), error.field) == (Unsupported, "speculation.bands")
 
 
 @pytest.mark.parametrize(

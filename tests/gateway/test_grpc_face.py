@@ -80,8 +80,16 @@ FIELDS = {
     "stop_token_ids": ([5], {"stopping": {"ids": [5]}}),
     "ignore_eos": (True, {"stopping": {"ignore_eos": True}}),
     "speculation": (
-        {"mode": "dflash", "max_draft_tokens": 4, "strict": True, "stats": True},
-        {"speculation": {"mode": MODES.value("dflash"), "max_draft_tokens": 4, "strict": True, "stats": True}},
+        {"mode": "dflash", "max_draft_tokens": 4, "strict": True, "stats": True, "audit": True},
+        {
+            "speculation": {
+                "mode": MODES.value("dflash"),
+                "max_draft_tokens": 4,
+                "strict": True,
+                "stats": True,
+                "audit": True,
+            }
+        },
     ),
     "temperature of zero": (
         {"temperature": 0, "top_p": 1, "top_k": 0},
@@ -111,6 +119,23 @@ async def test_every_field_of_a_chat_reaches_the_target_and_both_faces_agree(gat
             assert sent == type(sent)(**{"seed": 1} | wanted if field == "sampling" else wanted)
         else:
             assert sent == wanted
+
+
+async def test_each_token_brings_its_bytes_when_they_are_asked_for(gateway):
+    async with gateway(lambda request: [says("a"), ends("é")]) as peers:
+        asked = pb.GenerateRequest(text="hi", token_bytes=True)
+        pieces = [token.piece async for message in peers.stub.Generate(asked) for token in message.tokens]
+        plain = [
+            token async for message in peers.stub.Generate(pb.GenerateRequest(text="hi")) for token in message.tokens
+        ]
+    assert pieces == [b"a", b"\xc3", b"\xa9", b""]
+    assert not any(token.HasField("piece") for token in plain)
+
+
+async def test_describe_passes_on_what_the_target_says_now(gateway):
+    async with gateway() as peers:
+        described = (await peers.stub.Describe(pb.DescribeRequest())).target
+        assert described == peers.target.description
 
 
 async def test_what_nobody_asked_for_is_left_to_the_model(gateway):

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from tandem.v1 import target_pb2 as pb
 from tandem.v1.target_pb2_grpc import TargetServiceStub
-from tandem.v1.types_pb2 import Sampling, Speculation, Stopping
+from tandem.v1.types_pb2 import Audit, Sampling, Speculation, Stopping
 
 from services.errors import ContextTooLong, DeadlineExceeded, InvalidRequest, Overloaded, TokenizerMismatch, Unsupported
 from services.target.admission import Admission
@@ -19,7 +19,7 @@ from services.wire.clients import target_channel
 from services.wire.codec import FINISH_KINDS, MODES, ORIGINS
 from services.wire.serving import serving, target_service
 from services.wire.status import raising
-from tests.target.harness import System, plain_answer, request, system
+from tests.target.harness import System, plain_answer, request, system, truth_of
 from tests.target.scripted_drafter import ScriptedDrafter
 from tests.target.scripted_model import VOCAB, ScriptedModel
 
@@ -160,6 +160,40 @@ async def test_describe_tells_what_is_served_and_which_drafters_are_here() -> No
     assert (described.model, described.vocab_size, described.exact) == ("tiny", VOCAB, True)
     assert (described.tokenizer_hash, described.limits) == (FILES.hash, LIMITS)
     assert [(MODES.name(each.mode), each.up) for each in described.drafters] == [("ngram", True)]
+
+
+async def test_the_last_message_of_an_audited_call_has_the_verdict_and_the_finish() -> None:
+    asked = request(PROMPT, 12)
+    drafter = ScriptedDrafter(truth_of([asked]), iter([]))
+    async with served(drafter=drafter) as (stub, _):
+        messages = await answered(stub, call(choice=2, speculation=Speculation(audit=True)))
+    assert [message.report.HasField("audit") for message in messages] == [False] * (len(messages) - 1) + [True]
+    assert messages[-1].HasField("finish")
+    assert messages[-1].report.audit == Audit(checked=12)
+    assert messages[-1].report.accepted > 0
+
+
+async def test_describe_tells_what_runs_what_waits_and_what_was_drafted() -> None:
+    drafter = ScriptedDrafter(truth_of([request(PROMPT, 12)]), iter([("right", 3), ("wrong", 2)]))
+    async with served(drafter=drafter) as (stub, running):
+        report = (await answered(stub, call(speculation=Speculation())))[-1].report
+        await running.settled()
+        load = (await stub.Describe(pb.TargetServiceDescribeRequest())).load
+        assert (load.running, load.waiting, load.free_rows, load.cache_rows) == (0, 0, 4096, 4096)
+        assert load.generated == 12
+        assert load.drafters == [
+            pb.DrafterLoad(
+                mode=MODES.value("ngram"), rounds=report.rounds, drafted=report.drafted, accepted=report.accepted
+            )
+        ]
+        streams = [stub.Generate(call(max_tokens=200)) for _ in range(3)]
+        for stream in streams[:2]:
+            await stream.read()
+        load = (await stub.Describe(pb.TargetServiceDescribeRequest())).load
+        assert (load.running, load.waiting, load.free_rows) == (2, 1, 4096 - 2 * (len(PROMPT) + 199))
+        for stream in streams:
+            stream.cancel()
+        await running.settled()
 
 
 async def test_the_tokenizer_arrives_whole_in_chunks() -> None:

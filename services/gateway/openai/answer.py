@@ -87,7 +87,8 @@ class OpenAIAnswer(ABC):
 
     def _tail(self, end: End, *, usage: bool) -> dict[str, Any]:
         """What is known at the end only."""
-        report = as_json(end.report, stats=self._generation.request.stats)
+        request = self._generation.request
+        report = as_json(end.report, stats=request.stats, audit=request.audit)
         return ({"usage": _usage(end)} if usage else {}) | {"speculation": report}
 
     def _chunk(self, *choices: dict[str, Any], **more: Any) -> ServerSentEvent:  # noqa: ANN401

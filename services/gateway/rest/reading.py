@@ -86,6 +86,7 @@ def common(body: Body, raw: Mapping[str, Any], names: Mapping[str, str]) -> dict
         "max_draft_tokens": speculation.max_draft_tokens,
         "strict": bool(speculation.strict),
         "stats": bool(speculation.stats),
+        "audit": bool(speculation.audit),
         "names": {**ours, **names},
     }
 
@@ -109,7 +110,6 @@ def _logit_bias(entries: Mapping[str, float]) -> Mapping[int, float]:
 
 
 def _speculation(asked: Speculation) -> Speculation:
-    refuse("speculation.audit", asked.audit, (False,))
     refuse("speculation.bands", asked.bands, ([],))
     return asked
 

@@ -22,30 +22,35 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from tandem.v1 import target_pb2 as tandem_dot_v1_dot_target__pb2
 from tandem.v1 import types_pb2 as tandem_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atandem/v1/generation.proto\x12\ttandem.v1\x1a\x15tandem/v1/types.proto\"\xf5\x02\n\x0fGenerateRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x1f\n\x04\x63hat\x18\x02 \x01(\x0b\x32\x0f.tandem.v1.ChatH\x00\x12\x0e\n\x04text\x18\x03 \x01(\tH\x00\x12(\n\ttoken_ids\x18\x04 \x01(\x0b\x32\x13.tandem.v1.TokenIdsH\x00\x12\x17\n\nmax_tokens\x18\x05 \x01(\rH\x01\x88\x01\x01\x12%\n\x08sampling\x18\x06 \x01(\x0b\x32\x13.tandem.v1.Sampling\x12%\n\x08stopping\x18\x07 \x01(\x0b\x32\x13.tandem.v1.Stopping\x12+\n\x0bspeculation\x18\x08 \x01(\x0b\x32\x16.tandem.v1.Speculation\x12\x15\n\x08logprobs\x18\t \x01(\rH\x02\x88\x01\x01\x12\x0e\n\x01n\x18\n \x01(\rH\x03\x88\x01\x01\x12\x12\n\nrequest_id\x18\x0b \x01(\tB\x07\n\x05inputB\r\n\x0b_max_tokensB\x0b\n\t_logprobsB\x04\n\x02_n\"0\n\x04\x43hat\x12(\n\x08messages\x18\x01 \x03(\x0b\x32\x16.tandem.v1.ChatMessage\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\x17\n\x08TokenIds\x12\x0b\n\x03ids\x18\x01 \x03(\r\"\xca\x01\n\x10GenerateResponse\x12\x0e\n\x06\x63hoice\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12 \n\x06tokens\x18\x03 \x03(\x0b\x32\x10.tandem.v1.Token\x12\'\n\x06\x66inish\x18\x04 \x01(\x0b\x32\x17.tandem.v1.ChoiceFinish\x12\x1f\n\x05usage\x18\x05 \x01(\x0b\x32\x10.tandem.v1.Usage\x12,\n\x06report\x18\x06 \x01(\x0b\x32\x1c.tandem.v1.SpeculationReport\"h\n\x0c\x43hoiceFinish\x12#\n\x04kind\x18\x01 \x01(\x0e\x32\x15.tandem.v1.FinishKind\x12\x11\n\x07stop_id\x18\x02 \x01(\rH\x00\x12\x15\n\x0bstop_string\x18\x03 \x01(\tH\x00\x42\t\n\x07matched\"9\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\r2Z\n\x11GenerationService\x12\x45\n\x08Generate\x12\x1a.tandem.v1.GenerateRequest\x1a\x1b.tandem.v1.GenerateResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atandem/v1/generation.proto\x12\ttandem.v1\x1a\x16tandem/v1/target.proto\x1a\x15tandem/v1/types.proto\"\x11\n\x0f\x44\x65scribeRequest\"L\n\x10\x44\x65scribeResponse\x12\x38\n\x06target\x18\x01 \x01(\x0b\x32(.tandem.v1.TargetServiceDescribeResponse\"\x8a\x03\n\x0fGenerateRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x1f\n\x04\x63hat\x18\x02 \x01(\x0b\x32\x0f.tandem.v1.ChatH\x00\x12\x0e\n\x04text\x18\x03 \x01(\tH\x00\x12(\n\ttoken_ids\x18\x04 \x01(\x0b\x32\x13.tandem.v1.TokenIdsH\x00\x12\x17\n\nmax_tokens\x18\x05 \x01(\rH\x01\x88\x01\x01\x12%\n\x08sampling\x18\x06 \x01(\x0b\x32\x13.tandem.v1.Sampling\x12%\n\x08stopping\x18\x07 \x01(\x0b\x32\x13.tandem.v1.Stopping\x12+\n\x0bspeculation\x18\x08 \x01(\x0b\x32\x16.tandem.v1.Speculation\x12\x15\n\x08logprobs\x18\t \x01(\rH\x02\x88\x01\x01\x12\x0e\n\x01n\x18\n \x01(\rH\x03\x88\x01\x01\x12\x12\n\nrequest_id\x18\x0b \x01(\t\x12\x13\n\x0btoken_bytes\x18\x0c \x01(\x08\x42\x07\n\x05inputB\r\n\x0b_max_tokensB\x0b\n\t_logprobsB\x04\n\x02_n\"0\n\x04\x43hat\x12(\n\x08messages\x18\x01 \x03(\x0b\x32\x16.tandem.v1.ChatMessage\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\x17\n\x08TokenIds\x12\x0b\n\x03ids\x18\x01 \x03(\r\"\xca\x01\n\x10GenerateResponse\x12\x0e\n\x06\x63hoice\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12 \n\x06tokens\x18\x03 \x03(\x0b\x32\x10.tandem.v1.Token\x12\'\n\x06\x66inish\x18\x04 \x01(\x0b\x32\x17.tandem.v1.ChoiceFinish\x12\x1f\n\x05usage\x18\x05 \x01(\x0b\x32\x10.tandem.v1.Usage\x12,\n\x06report\x18\x06 \x01(\x0b\x32\x1c.tandem.v1.SpeculationReport\"h\n\x0c\x43hoiceFinish\x12#\n\x04kind\x18\x01 \x01(\x0e\x32\x15.tandem.v1.FinishKind\x12\x11\n\x07stop_id\x18\x02 \x01(\rH\x00\x12\x15\n\x0bstop_string\x18\x03 \x01(\tH\x00\x42\t\n\x07matched\"9\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\r2\x9f\x01\n\x11GenerationService\x12\x45\n\x08Generate\x12\x1a.tandem.v1.GenerateRequest\x1a\x1b.tandem.v1.GenerateResponse0\x01\x12\x43\n\x08\x44\x65scribe\x12\x1a.tandem.v1.DescribeRequest\x1a\x1b.tandem.v1.DescribeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tandem.v1.generation_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GENERATEREQUEST']._serialized_start=65
-  _globals['_GENERATEREQUEST']._serialized_end=438
-  _globals['_CHAT']._serialized_start=440
-  _globals['_CHAT']._serialized_end=488
-  _globals['_CHATMESSAGE']._serialized_start=490
-  _globals['_CHATMESSAGE']._serialized_end=534
-  _globals['_TOKENIDS']._serialized_start=536
-  _globals['_TOKENIDS']._serialized_end=559
-  _globals['_GENERATERESPONSE']._serialized_start=562
-  _globals['_GENERATERESPONSE']._serialized_end=764
-  _globals['_CHOICEFINISH']._serialized_start=766
-  _globals['_CHOICEFINISH']._serialized_end=870
-  _globals['_USAGE']._serialized_start=872
-  _globals['_USAGE']._serialized_end=929
-  _globals['_GENERATIONSERVICE']._serialized_start=931
-  _globals['_GENERATIONSERVICE']._serialized_end=1021
+  _globals['_DESCRIBEREQUEST']._serialized_start=88
+  _globals['_DESCRIBEREQUEST']._serialized_end=105
+  _globals['_DESCRIBERESPONSE']._serialized_start=107
+  _globals['_DESCRIBERESPONSE']._serialized_end=183
+  _globals['_GENERATEREQUEST']._serialized_start=186
+  _globals['_GENERATEREQUEST']._serialized_end=580
+  _globals['_CHAT']._serialized_start=582
+  _globals['_CHAT']._serialized_end=630
+  _globals['_CHATMESSAGE']._serialized_start=632
+  _globals['_CHATMESSAGE']._serialized_end=676
+  _globals['_TOKENIDS']._serialized_start=678
+  _globals['_TOKENIDS']._serialized_end=701
+  _globals['_GENERATERESPONSE']._serialized_start=704
+  _globals['_GENERATERESPONSE']._serialized_end=906
+  _globals['_CHOICEFINISH']._serialized_start=908
+  _globals['_CHOICEFINISH']._serialized_end=1012
+  _globals['_USAGE']._serialized_start=1014
+  _globals['_USAGE']._serialized_end=1071
+  _globals['_GENERATIONSERVICE']._serialized_start=1074
+  _globals['_GENERATIONSERVICE']._serialized_end=1233
 # @@protoc_insertion_point(module_scope)

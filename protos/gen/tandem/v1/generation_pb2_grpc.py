@@ -40,6 +40,11 @@ class GenerationServiceStub:
                 request_serializer=tandem_dot_v1_dot_generation__pb2.GenerateRequest.SerializeToString,
                 response_deserializer=tandem_dot_v1_dot_generation__pb2.GenerateResponse.FromString,
                 _registered_method=True)
+        self.Describe = channel.unary_unary(
+                '/tandem.v1.GenerationService/Describe',
+                request_serializer=tandem_dot_v1_dot_generation__pb2.DescribeRequest.SerializeToString,
+                response_deserializer=tandem_dot_v1_dot_generation__pb2.DescribeResponse.FromString,
+                _registered_method=True)
 
 
 class GenerationServiceServicer:
@@ -57,6 +62,13 @@ class GenerationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Describe(self, request, context):
+        """Describe tells what is served and how busy it is. It changes nothing. UNAVAILABLE: not ready.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GenerationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -64,6 +76,11 @@ def add_GenerationServiceServicer_to_server(servicer, server):
                     servicer.Generate,
                     request_deserializer=tandem_dot_v1_dot_generation__pb2.GenerateRequest.FromString,
                     response_serializer=tandem_dot_v1_dot_generation__pb2.GenerateResponse.SerializeToString,
+            ),
+            'Describe': grpc.unary_unary_rpc_method_handler(
+                    servicer.Describe,
+                    request_deserializer=tandem_dot_v1_dot_generation__pb2.DescribeRequest.FromString,
+                    response_serializer=tandem_dot_v1_dot_generation__pb2.DescribeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -94,6 +111,33 @@ class GenerationService:
             '/tandem.v1.GenerationService/Generate',
             tandem_dot_v1_dot_generation__pb2.GenerateRequest.SerializeToString,
             tandem_dot_v1_dot_generation__pb2.GenerateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Describe(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandem.v1.GenerationService/Describe',
+            tandem_dot_v1_dot_generation__pb2.DescribeRequest.SerializeToString,
+            tandem_dot_v1_dot_generation__pb2.DescribeResponse.FromString,
             options,
             channel_credentials,
             insecure,

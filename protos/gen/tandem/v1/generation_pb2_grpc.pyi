@@ -40,6 +40,8 @@ class GenerationServiceStub:
     CONTEXT_LENGTH_EXCEEDED). NOT_FOUND: unknown model. FAILED_PRECONDITION: a strict mode cannot run.
     RESOURCE_EXHAUSTED: too many requests wait (RetryInfo), or the message is too large. UNAVAILABLE: not ready.
     """
+    Describe: _grpc.UnaryUnaryMultiCallable[_generation_pb2.DescribeRequest, _generation_pb2.DescribeResponse]
+    """Describe tells what is served and how busy it is. It changes nothing. UNAVAILABLE: not ready."""
 
 @_typing.type_check_only
 class GenerationServiceAsyncStub(GenerationServiceStub):
@@ -53,6 +55,8 @@ class GenerationServiceAsyncStub(GenerationServiceStub):
     CONTEXT_LENGTH_EXCEEDED). NOT_FOUND: unknown model. FAILED_PRECONDITION: a strict mode cannot run.
     RESOURCE_EXHAUSTED: too many requests wait (RetryInfo), or the message is too large. UNAVAILABLE: not ready.
     """
+    Describe: _aio.UnaryUnaryMultiCallable[_generation_pb2.DescribeRequest, _generation_pb2.DescribeResponse]  # type: ignore[assignment]
+    """Describe tells what is served and how busy it is. It changes nothing. UNAVAILABLE: not ready."""
 
 class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
     """The public face of Tandem over gRPC, served by the gateway."""
@@ -69,5 +73,13 @@ class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
         CONTEXT_LENGTH_EXCEEDED). NOT_FOUND: unknown model. FAILED_PRECONDITION: a strict mode cannot run.
         RESOURCE_EXHAUSTED: too many requests wait (RetryInfo), or the message is too large. UNAVAILABLE: not ready.
         """
+
+    @_abc_1.abstractmethod
+    def Describe(
+        self,
+        request: _generation_pb2.DescribeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_generation_pb2.DescribeResponse, _abc.Awaitable[_generation_pb2.DescribeResponse]]:
+        """Describe tells what is served and how busy it is. It changes nothing. UNAVAILABLE: not ready."""
 
 def add_GenerationServiceServicer_to_server(servicer: GenerationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

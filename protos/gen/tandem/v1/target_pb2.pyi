@@ -182,6 +182,7 @@ class TargetServiceDescribeResponse(_message.Message):
     DEFAULT_SAMPLING_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
     DRAFTERS_FIELD_NUMBER: _builtins.int
+    LOAD_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     vocab_size: _builtins.int
     context_length: _builtins.int
@@ -200,6 +201,8 @@ class TargetServiceDescribeResponse(_message.Message):
     def drafters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DrafterState]:
         """Every drafter that the target's drafter process offers, and those that were refused."""
 
+    @_builtins.property
+    def load(self) -> Global___Load: ...
     def __init__(
         self,
         *,
@@ -214,14 +217,87 @@ class TargetServiceDescribeResponse(_message.Message):
         default_sampling: _types_pb2.Sampling | None = ...,
         limits: Global___Limits | None = ...,
         drafters: _abc.Iterable[Global___DrafterState] | None = ...,
+        load: Global___Load | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["default_sampling", b"default_sampling", "limits", b"limits"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["default_sampling", b"default_sampling", "limits", b"limits", "load", b"load"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_length", b"context_length", "default_sampling", b"default_sampling", "drafters", b"drafters", "dtype", b"dtype", "exact", b"exact", "fingerprint", b"fingerprint", "inexact_reason", b"inexact_reason", "limits", b"limits", "model", b"model", "tokenizer_hash", b"tokenizer_hash", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_length", b"context_length", "default_sampling", b"default_sampling", "drafters", b"drafters", "dtype", b"dtype", "exact", b"exact", "fingerprint", b"fingerprint", "inexact_reason", b"inexact_reason", "limits", b"limits", "load", b"load", "model", b"model", "tokenizer_hash", b"tokenizer_hash", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TargetServiceDescribeResponse: _TypeAlias = TargetServiceDescribeResponse  # noqa: Y015
+
+@_typing.final
+class Load(_message.Message):
+    """What a target does now, and what it did since it started."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RUNNING_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    FREE_ROWS_FIELD_NUMBER: _builtins.int
+    CACHE_ROWS_FIELD_NUMBER: _builtins.int
+    GENERATED_FIELD_NUMBER: _builtins.int
+    DRAFTERS_FIELD_NUMBER: _builtins.int
+    running: _builtins.int
+    """Sequences, with the replays of audits."""
+    waiting: _builtins.int
+    free_rows: _builtins.int
+    """Cache rows that no sequence has reserved, and all there are."""
+    cache_rows: _builtins.int
+    generated: _builtins.int
+    """Tokens emitted."""
+    @_builtins.property
+    def drafters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DrafterLoad]:
+        """Drafters that were used."""
+
+    def __init__(
+        self,
+        *,
+        running: _builtins.int = ...,
+        waiting: _builtins.int = ...,
+        free_rows: _builtins.int = ...,
+        cache_rows: _builtins.int = ...,
+        generated: _builtins.int = ...,
+        drafters: _abc.Iterable[Global___DrafterLoad] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_rows", b"cache_rows", "drafters", b"drafters", "free_rows", b"free_rows", "generated", b"generated", "running", b"running", "waiting", b"waiting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Load: _TypeAlias = Load  # noqa: Y015
+
+@_typing.final
+class DrafterLoad(_message.Message):
+    """Rounds that verified drafts of one drafter, with the drafts and those of them that were kept."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODE_FIELD_NUMBER: _builtins.int
+    ROUNDS_FIELD_NUMBER: _builtins.int
+    DRAFTED_FIELD_NUMBER: _builtins.int
+    ACCEPTED_FIELD_NUMBER: _builtins.int
+    mode: _types_pb2.SpeculationMode.ValueType
+    rounds: _builtins.int
+    drafted: _builtins.int
+    accepted: _builtins.int
+    def __init__(
+        self,
+        *,
+        mode: _types_pb2.SpeculationMode.ValueType = ...,
+        rounds: _builtins.int = ...,
+        drafted: _builtins.int = ...,
+        accepted: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "drafted", b"drafted", "mode", b"mode", "rounds", b"rounds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrafterLoad: _TypeAlias = DrafterLoad  # noqa: Y015
 
 @_typing.final
 class Limits(_message.Message):

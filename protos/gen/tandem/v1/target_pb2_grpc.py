@@ -70,7 +70,7 @@ class TargetServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Describe(self, request, context):
-        """Describe tells what is served and under which limits. It changes nothing.
+        """Describe tells what is served, under which limits, and how busy the target is. It changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -43,7 +43,7 @@ class TargetServiceStub:
     draining (RetryInfo). DEADLINE_EXCEEDED, CANCELLED: as the caller asked.
     """
     Describe: _grpc.UnaryUnaryMultiCallable[_target_pb2.TargetServiceDescribeRequest, _target_pb2.TargetServiceDescribeResponse]
-    """Describe tells what is served and under which limits. It changes nothing."""
+    """Describe tells what is served, under which limits, and how busy the target is. It changes nothing."""
     GetTokenizer: _grpc.UnaryStreamMultiCallable[_target_pb2.TargetServiceGetTokenizerRequest, _target_pb2.TargetServiceGetTokenizerResponse]
     """GetTokenizer streams the files a gateway needs to turn chats into ids and ids into text. It changes nothing.
     A file longer than one message comes in several chunks, in order.
@@ -64,7 +64,7 @@ class TargetServiceAsyncStub(TargetServiceStub):
     draining (RetryInfo). DEADLINE_EXCEEDED, CANCELLED: as the caller asked.
     """
     Describe: _aio.UnaryUnaryMultiCallable[_target_pb2.TargetServiceDescribeRequest, _target_pb2.TargetServiceDescribeResponse]  # type: ignore[assignment]
-    """Describe tells what is served and under which limits. It changes nothing."""
+    """Describe tells what is served, under which limits, and how busy the target is. It changes nothing."""
     GetTokenizer: _aio.UnaryStreamMultiCallable[_target_pb2.TargetServiceGetTokenizerRequest, _target_pb2.TargetServiceGetTokenizerResponse]  # type: ignore[assignment]
     """GetTokenizer streams the files a gateway needs to turn chats into ids and ids into text. It changes nothing.
     A file longer than one message comes in several chunks, in order.
@@ -94,7 +94,7 @@ class TargetServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _target_pb2.TargetServiceDescribeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_target_pb2.TargetServiceDescribeResponse, _abc.Awaitable[_target_pb2.TargetServiceDescribeResponse]]:
-        """Describe tells what is served and under which limits. It changes nothing."""
+        """Describe tells what is served, under which limits, and how busy the target is. It changes nothing."""
 
     @_abc_1.abstractmethod
     def GetTokenizer(

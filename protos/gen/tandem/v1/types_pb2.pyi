@@ -368,7 +368,9 @@ class Speculation(_message.Message):
     stats: _builtins.bool
     """Fill `by_mode` of the report."""
     audit: _builtins.bool
-    """Replay the finished sequence plainly and report a difference."""
+    """Decode the finished sequence a second time, without a drafter, and report whether the tokens are the same. It
+    costs what a plain request costs, and the last message waits for it.
+    """
     @_builtins.property
     def bands(self) -> _containers.RepeatedCompositeFieldContainer[Global___SpeculationBand]:
         """Replaces the configured bands of `auto` for this request."""
@@ -507,6 +509,7 @@ class SpeculationReport(_message.Message):
     BY_ORIGIN_FIELD_NUMBER: _builtins.int
     SWITCHES_FIELD_NUMBER: _builtins.int
     BY_MODE_FIELD_NUMBER: _builtins.int
+    AUDIT_FIELD_NUMBER: _builtins.int
     requested: Global___SpeculationMode.ValueType
     resolved: Global___SpeculationMode.ValueType
     """The first choice of the policy for this sequence."""
@@ -533,6 +536,10 @@ class SpeculationReport(_message.Message):
     def by_mode(self) -> _containers.RepeatedCompositeFieldContainer[Global___ModeStatistics]:
         """Filled when the request asked for `stats`."""
 
+    @_builtins.property
+    def audit(self) -> Global___Audit:
+        """In the last report of a request that asked for it. Absent there: the replay could not be made."""
+
     def __init__(
         self,
         *,
@@ -550,14 +557,62 @@ class SpeculationReport(_message.Message):
         by_origin: Global___OriginCounts | None = ...,
         switches: _abc.Iterable[Global___SpeculationSwitch] | None = ...,
         by_mode: _abc.Iterable[Global___ModeStatistics] | None = ...,
+        audit: Global___Audit | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["by_origin", b"by_origin"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["audit", b"audit", "by_origin", b"by_origin"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "by_mode", b"by_mode", "by_origin", b"by_origin", "drafted", b"drafted", "exact", b"exact", "fingerprint", b"fingerprint", "inexact_reason", b"inexact_reason", "reason", b"reason", "requested", b"requested", "resolved", b"resolved", "rounds", b"rounds", "seed", b"seed", "strict", b"strict", "switches", b"switches"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "audit", b"audit", "by_mode", b"by_mode", "by_origin", b"by_origin", "drafted", b"drafted", "exact", b"exact", "fingerprint", b"fingerprint", "inexact_reason", b"inexact_reason", "reason", b"reason", "requested", b"requested", "resolved", b"resolved", "rounds", b"rounds", "seed", b"seed", "strict", b"strict", "switches", b"switches"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SpeculationReport: _TypeAlias = SpeculationReport  # noqa: Y015
+
+@_typing.final
+class Audit(_message.Message):
+    """A finished sequence against its plain replay: same prompt, parameters and seed, no drafter."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHECKED_FIELD_NUMBER: _builtins.int
+    DIFFERS_AT_FIELD_NUMBER: _builtins.int
+    MARGIN_FIELD_NUMBER: _builtins.int
+    CHOICE_FIELD_NUMBER: _builtins.int
+    checked: _builtins.int
+    """Tokens compared, up to and with the first that differs."""
+    differs_at: _builtins.int
+    """Tokens generated before the first that differs. All tokens of the answer: only its end differs. Absent: nothing
+    differs.
+    """
+    margin: _builtins.float
+    """By how much the replay's likeliest id leads the next, in logprobs, where the tokens differ."""
+    choice: _builtins.int
+    """The choice that differs."""
+    def __init__(
+        self,
+        *,
+        checked: _builtins.int = ...,
+        differs_at: _builtins.int | None = ...,
+        margin: _builtins.float | None = ...,
+        choice: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_choice", b"_choice", "_differs_at", b"_differs_at", "_margin", b"_margin", "choice", b"choice", "differs_at", b"differs_at", "margin", b"margin"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_choice", b"_choice", "_differs_at", b"_differs_at", "_margin", b"_margin", "checked", b"checked", "choice", b"choice", "differs_at", b"differs_at", "margin", b"margin"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__choice: _TypeAlias = _typing.Literal["choice"]  # noqa: Y015
+    _WhichOneofArgType__choice: _TypeAlias = _typing.Literal["_choice", b"_choice"]  # noqa: Y015
+    _WhichOneofReturnType__differs_at: _TypeAlias = _typing.Literal["differs_at"]  # noqa: Y015
+    _WhichOneofArgType__differs_at: _TypeAlias = _typing.Literal["_differs_at", b"_differs_at"]  # noqa: Y015
+    _WhichOneofReturnType__margin: _TypeAlias = _typing.Literal["margin"]  # noqa: Y015
+    _WhichOneofArgType__margin: _TypeAlias = _typing.Literal["_margin", b"_margin"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__choice) -> _WhichOneofReturnType__choice | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__differs_at) -> _WhichOneofReturnType__differs_at | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__margin) -> _WhichOneofReturnType__margin | None: ...
+
+Global___Audit: _TypeAlias = Audit  # noqa: Y015
 
 @_typing.final
 class TokenLogprob(_message.Message):
@@ -593,10 +648,15 @@ class Token(_message.Message):
     ORIGIN_FIELD_NUMBER: _builtins.int
     LOGPROB_FIELD_NUMBER: _builtins.int
     TOP_FIELD_NUMBER: _builtins.int
+    PIECE_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     origin: Global___Origin.ValueType
     logprob: _builtins.float
     """Present when logprobs were asked for."""
+    piece: _builtins.bytes
+    """What it adds to the text, which may be part of a character; nothing for a special token. Set by the gateway when
+    `token_bytes` was asked for.
+    """
     @_builtins.property
     def top(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenLogprob]:
         """The likeliest ids of the row, by value then id; as many as were asked for."""
@@ -608,14 +668,20 @@ class Token(_message.Message):
         origin: Global___Origin.ValueType = ...,
         logprob: _builtins.float | None = ...,
         top: _abc.Iterable[Global___TokenLogprob] | None = ...,
+        piece: _builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_logprob", b"_logprob", "logprob", b"logprob"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_logprob", b"_logprob", "_piece", b"_piece", "logprob", b"logprob", "piece", b"piece"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_logprob", b"_logprob", "id", b"id", "logprob", b"logprob", "origin", b"origin", "top", b"top"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_logprob", b"_logprob", "_piece", b"_piece", "id", b"id", "logprob", b"logprob", "origin", b"origin", "piece", b"piece", "top", b"top"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__logprob: _TypeAlias = _typing.Literal["logprob"]  # noqa: Y015
     _WhichOneofArgType__logprob: _TypeAlias = _typing.Literal["_logprob", b"_logprob"]  # noqa: Y015
+    _WhichOneofReturnType__piece: _TypeAlias = _typing.Literal["piece"]  # noqa: Y015
+    _WhichOneofArgType__piece: _TypeAlias = _typing.Literal["_piece", b"_piece"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__logprob) -> _WhichOneofReturnType__logprob | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__piece) -> _WhichOneofReturnType__piece | None: ...
 
 Global___Token: _TypeAlias = Token  # noqa: Y015
 
