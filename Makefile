@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := services tests bench
 
-.PHONY: serve test test-full check protos venv clean
+.PHONY: serve test test-full check protos docs venv clean
 
 serve: venv
 	@exec $(BIN)/tandem serve --port $(PORT)
@@ -34,6 +34,9 @@ check: venv
 protos: venv
 	rm -rf protos/gen/tandem
 	$(call stubs,protos/gen)
+
+docs: venv
+	$(BIN)/python -m services.config.document > docs/configuration.md
 
 # Writes Python stubs of every contract into folder $(1).
 stubs = $(BIN)/python -m grpc_tools.protoc --proto_path=protos \

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -134,6 +135,70 @@ def prepare(
     print(prepare(wheel=wheel, cache=cache, progress=Progress()))
 
 
+GRPC, HTTP = "127.0.0.1:8001", "127.0.0.1:8000"
+GatewayGrpc = Annotated[str, typer.Option("--address", help="gRPC address of a running gateway.")]
+
+
+@app.command()
+def generate(
+    prompt: Annotated[str, typer.Argument(help="What the user says.")],
+    mode: Annotated[str, typer.Option(help="Who drafts: auto, none, ngram, mtp, dflash or dflash2.")] = "auto",
+    seed: Annotated[
+        int | None, typer.Option(help="The same seed gives the same answer. Default: one is drawn.")
+    ] = None,
+    temperature: Annotated[float | None, typer.Option(help="0 takes the likeliest. Default: the model's.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Longest answer. Default: the context's rest.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON document in place of the text.")] = False,
+    address: GatewayGrpc = GRPC,
+) -> None:
+    """Ask a running system, and show each token in the colour of its origin (not with NO_COLOR, nor in a pipe)."""
+    _quiet_grpc()
+    from services.console.generate import generate, generate_json, request
+
+    asked = request(prompt, mode=mode, seed=seed, temperature=temperature, max_tokens=max_tokens)
+    if json:
+        asyncio.run(generate_json(asked, address=address))
+    else:
+        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        asyncio.run(generate(asked, address=address, colour=colour))
+
+
+@app.command()
+def verify(
+    request: Annotated[Path, typer.Argument(metavar="REQUEST.json", help="The body of a chat or a completion.")],
+    address: Annotated[str, typer.Option(help="HTTP address of a running gateway.")] = HTTP,
+) -> None:
+    """Ask with an audit: is the answer what plain decoding gives? Status 0: yes, 1: no, 2: it could not be told."""
+    from services.console.verify import verify
+
+    same, verdict = verify(request, address=address)
+    print(verdict)
+    sys.exit(0 if same else 1)
+
+
+@app.command()
+def top(
+    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="With --once: a JSON document.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
+    address: GatewayGrpc = GRPC,
+) -> None:
+    """Show what a running system does: requests, cache, drafters and what their drafts come to."""
+    _quiet_grpc()
+    from services.console.top import live
+    from services.console.top import once as look
+
+    if once or json:
+        asyncio.run(look(address=address, as_json=json))
+        return
+    with suppress(KeyboardInterrupt):
+        asyncio.run(live(address=address, every_s=every))
+
+
+def _quiet_grpc() -> None:
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
+
 class Progress:
     """A line on stderr for each stage and each quarter of it."""
 
@@ -174,7 +239,7 @@ def _with_model(settings: TargetSettings) -> TargetSettings:
 def _run(role: str, settings: Settings, *, threads: int | None = None) -> None:
     # OpenMP reads these when torch is imported. Pools of two processes on the same cores slow each other by spinning.
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    _quiet_grpc()
     if limit := threads or cpu_quota():
         os.environ.setdefault("OMP_NUM_THREADS", str(limit))
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -41,6 +41,14 @@ def test_help_needs_neither_torch_nor_grpc_and_shows_every_setting(role):
         assert f"TANDEM_{role}_{name}".upper() in done.stdout
 
 
+@pytest.mark.parametrize("command", ["generate", "verify", "top"])
+def test_commands_for_people_need_no_torch_and_their_help_not_even_grpc(command):
+    assert tandem(command, "--help", without=("torch", "grpc")).returncode == 0
+    argument = {"generate": ["hello"], "verify": ["absent.json"], "top": ["--once"]}[command]
+    done = tandem(command, *argument, "--address", "127.0.0.1:1", without=("torch",))
+    assert (done.returncode, done.stderr.count("\n"), done.stderr[:8]) == (2, 1, "tandem: ")
+
+
 def test_serve_takes_the_settings_of_the_model_too():
     shown = tandem("serve", "--help").stdout
     assert "--dtype" in shown

@@ -28,8 +28,8 @@ HASTY = Patience(first_s=0.02, most_s=0.02, misses=3, rest_s=0.01, hang_s=0.1, r
 """For drafters that are scripted to miss the deadline; all others have as long as the machine needs."""
 
 
-def tokenizer() -> Tokenizer:
-    """One letter or digit a token, no special tokens."""
+def files(**config: str) -> TokenizerFiles:
+    """A tokenizer of one letter or digit a token, no special tokens."""
     letters = "abcdefghijklmnopqrstuvwxyz012345"
     model = {"type": "WordLevel", "vocab": {letter: id for id, letter in enumerate(letters)}, "unk_token": "a"}
     table = {
@@ -37,7 +37,12 @@ def tokenizer() -> Tokenizer:
         "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "."}, "behavior": "Isolated", "invert": False},
         "post_processor": None, "decoder": {"type": "Fuse"}, "model": model,
     }  # fmt: skip
-    return Tokenizer(TokenizerFiles({"tokenizer.json": json.dumps(table).encode()}))
+    given = {"tokenizer.json": table} | ({"tokenizer_config.json": config} if config else {})
+    return TokenizerFiles({name: json.dumps(value).encode() for name, value in given.items()})
+
+
+def tokenizer() -> Tokenizer:
+    return Tokenizer(files())
 
 
 def request(

@@ -1,0 +1,1 @@
+"""Commands for people at a terminal: they ask a running system, or look at this machine."""
