@@ -195,6 +195,21 @@ def top(
         asyncio.run(live(address=address, every_s=every))
 
 
+@app.command()
+def doctor(
+    config: Annotated[Path | None, typer.Option(help="TOML file with a table for each program.")] = None,
+    address: GatewayGrpc = GRPC,
+) -> None:
+    """Check packages, settings, model and ports, and a running system by its word and by an audit. Status 1: not all
+    is well."""
+    _quiet_grpc()
+    from services.console.doctor import examine, table
+
+    checks = asyncio.run(examine(config=config, address=address))
+    print(table(checks))
+    sys.exit(any(check.verdict == "bad" for check in checks))
+
+
 def _quiet_grpc() -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 

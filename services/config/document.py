@@ -14,10 +14,10 @@ HEAD = """\
 Written from the table of settings by `make docs`; change `services/config/settings.py`, not this file.
 
 A setting is a flag of its program (`--cache-rows`), a variable (`TANDEM_TARGET_CACHE_ROWS`) or a line under the
-program's table in a TOML file, which `--config` or `TANDEM_CONFIG` names. A flag wins over a variable, and that over the
-file. One file may hold the tables of all programs. Unknown names are refused with the nearest legal one, and values out
-of range with the range, before a port opens. `tandem serve` takes the target's flags too; the other programs that it
-starts read variables and the file.
+program's table in a TOML file, which `--config` or `TANDEM_CONFIG` names. A flag wins over a variable, and that over
+the file. One file may hold the tables of all programs. Unknown names are refused with the nearest legal one, and values
+out of range with the range, before a port opens. `tandem serve` takes the target's flags too; the other programs that
+it starts read variables and the file.
 
 ```toml
 [target]

@@ -11,6 +11,7 @@ from tandem.v1.target_pb2 import Limits
 from tandem.v1.types_pb2 import Sampling
 
 from services.config import GatewaySettings
+from services.console.doctor import AUDITED
 from services.gateway.process import Addresses, open_gateway
 from services.target.admission import Admission
 from services.target.encode import Exactness
@@ -53,8 +54,8 @@ async def tandem(*arguments: str, **environment: str) -> Done:
 
 @asynccontextmanager
 async def whole(*, model: ScriptedModel | None = None, exact: bool = True) -> AsyncIterator[Whole]:
-    """Greedy answers to PROMPT are drafted rightly and wrongly by turns."""
-    truth = truth_of([request(PROMPT_IDS, 60)])
+    """Greedy answers to PROMPT and to the doctor are drafted rightly and wrongly by turns."""
+    truth = truth_of([request(PROMPT_IDS, 60), request(AUDITED.token_ids.ids, AUDITED.max_tokens)])
     drafter = ScriptedDrafter(truth, iter([("right", 3), ("wrong", 4)] * 50))
     async with system(drafter, model=model) as running:
         servicer = Servicer()
