@@ -65,9 +65,11 @@ async def examine(*, config: Path | None, address: str) -> list[Check]:
 def _versions() -> Iterator[Check]:
     found = ".".join(map(str, sys.version_info[:3]))
     yield Check("ok" if sys.version_info >= PYTHON else "bad", "python", f"{found}, needs {'.'.join(map(str, PYTHON))}")
-    for line in importlib.metadata.requires(DISTRIBUTION) or []:
-        if (match := re.match(r"([\w.-]+)\s*>=\s*([\d.]+)", line)) and "dev" not in line:
-            yield _version(match[1], match[2], optional="extra" in line)
+    # A package that several extras need is looked at once; those for developers serve nobody.
+    lines = [line for line in importlib.metadata.requires(DISTRIBUTION) or [] if not re.search("extra == .dev", line)]
+    needs = {match[1]: (match[2], line) for line in lines if (match := re.match(r"([\w.-]+)\s*>=\s*([\d.]+)", line))}
+    for name, (least, line) in needs.items():
+        yield _version(name, least, optional="extra" in line)
 
 
 def _version(name: str, least: str, *, optional: bool) -> Check:

@@ -8,8 +8,8 @@ from tandem.v1.types_pb2 import Token
 
 from services.wire.codec import ORIGINS
 
-STYLES = {"first": "1", "accepted": "32", "correction": "33", "bonus": "36", "plain": "0"}
-"""The code of each origin in an ANSI escape sequence."""
+STYLES = {"first": "1", "accepted": "32", "correction": "33", "bonus": "36"}
+"""The code of each origin in an ANSI escape sequence; `plain` stays as it is."""
 
 LEGEND = {
     "first": "first token",
@@ -21,7 +21,7 @@ LEGEND = {
 
 
 def painted(text: str, origin: str) -> str:
-    return f"\x1b[{STYLES[origin]}m{text}\x1b[0m"
+    return f"\x1b[{STYLES[origin]}m{text}\x1b[0m" if origin in STYLES else text
 
 
 def legend() -> str:

@@ -8,7 +8,8 @@ import pytest
 from tandem.v1.types_pb2 import Token
 
 from services.console.generate import generate, request
-from services.console.origins import STYLES, Origins
+from services.console.origins import LEGEND, STYLES, Origins, harmless
+from services.errors import InvalidRequest
 from services.wire.codec import ORIGINS
 from tests.console.running import LETTERS, PROMPT, PROMPT_IDS, tandem, whole
 from tests.target.harness import plain_answer
@@ -37,7 +38,7 @@ async def test_json_is_one_document_with_the_origin_of_every_token():
     assert (done.status, done.err, document["text"]) == (0, "", ANSWER)
     assert [token["id"] for token in document["tokens"]] == plain_answer(plain(PROMPT_IDS, 20))
     origins = [token["origin"] for token in document["tokens"]]
-    assert {name: origins.count(name) for name in STYLES} == document["speculation"]["by_origin"]
+    assert {name: origins.count(name) for name in LEGEND} == document["speculation"]["by_origin"]
     assert document["usage"] == {"prompt_tokens": 5, "completion_tokens": 20}
     assert (document["finish"], document["speculation"]["seed"]) == ("length", 7)
 
@@ -57,15 +58,20 @@ async def test_colour_adds_to_the_text_and_takes_nothing(colour):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--mode", "eagle"), "'eagle' is not a speculation_mode; legal are auto, none, ngram, mtp, dflash, dflash2"),
-        (("--max-tokens", "0"), "--max-tokens must be an integer from 1, not 0"),
-        (("--seed", str(2**63)), f"--seed must be an integer of 64 bits, not {2**63}"),
-        (("--address", "127.0.0.1:1"), "gateway at 127.0.0.1:1: the service is not reachable"),
+        ({"mode": "eagle"}, "'eagle' is not a speculation_mode; legal are auto, none, ngram, mtp, dflash, dflash2"),
+        ({"max_tokens": 0}, "--max-tokens must be an integer from 1, not 0"),
+        ({"seed": 2**63}, f"--seed must be an integer of 64 bits, not {2**63}"),
     ],
 )
-async def test_what_cannot_be_asked_is_one_line_and_status_2(arguments, message):
-    done = await tandem("generate", PROMPT, *arguments)
-    assert (done.status, done.out, done.err) == (2, "", f"tandem: {message}\n")
+def test_what_no_message_can_hold_is_refused_by_name(arguments, message):
+    with pytest.raises(InvalidRequest, match=re.escape(message)):
+        request(PROMPT, **{"mode": "auto", "seed": None, "temperature": None, "max_tokens": None} | arguments)
+
+
+async def test_a_gateway_that_is_not_there_is_one_line_and_status_2():
+    done = await tandem("generate", PROMPT, "--address", "127.0.0.1:1")
+    message = "tandem: gateway at 127.0.0.1:1: the service is not reachable\n"
+    assert (done.status, done.out, done.err) == (2, "", message)
 
 
 async def test_what_the_gateway_refuses_is_one_line_too():
@@ -89,7 +95,5 @@ def test_text_that_comes_late_or_in_halves_keeps_the_origin_of_its_tokens():
     assert list(origins.push("cd", [token("plain", b"d")])) == [("bonus", "c"), ("plain", "d")]
 
 
-async def test_what_the_model_writes_cannot_command_the_terminal():
-    from services.console.origins import harmless
-
+def test_what_the_model_writes_cannot_command_the_terminal():
     assert harmless("a\x1b[2J\x9b\rb\n\tç") == "a\ufffd[2J\ufffd\ufffdb\n\tç"
