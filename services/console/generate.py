@@ -69,14 +69,14 @@ def document(messages: Sequence[pb.GenerateResponse]) -> dict[str, Any]:
         "finish": FINISH_KINDS.name(last.finish.kind),
         "matched": getattr(last.finish, matched) if matched else None,
         "usage": {"prompt_tokens": last.usage.prompt_tokens, "completion_tokens": last.usage.completion_tokens},
-        "speculation": as_json(last.report, stats=True),
+        "speculation": as_json(last.report, stats=True, audit=False),
     }
 
 
 def summary(report: SpeculationReport, tokens: int, finish: str | None) -> str:
     """What happened, in a line."""
     mode, asked = MODES.name(report.resolved), MODES.name(report.requested)
-    why = f", {as_json(report, stats=False)['reason']}" if report.reason else ""
+    why = f", {as_json(report, stats=False, audit=False)['reason']}" if report.reason else ""
     drafts = f"{report.accepted} of {report.drafted} drafts accepted in {report.rounds} rounds"
     exact = "exact" if report.exact else f"not exact: {report.inexact_reason}"
     return f"{mode} (asked for {asked}{why}): {tokens} tokens, {drafts}, end: {finish}, seed {report.seed}, {exact}"
