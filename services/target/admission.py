@@ -49,7 +49,7 @@ class Admission:
             prompt=self._prompt(call),
             max_new=self._max_new(call),
             open_ended=not call.HasField("max_tokens"),
-            sampling=self._sampling(sampling, call),
+            sampling=self._sampling(sampling, call, stop_ids),
             stop_strings=self._stop_strings(call.stopping),
             stop_ids=stop_ids,
             speculation=self._speculation(call.speculation),
@@ -80,16 +80,15 @@ class Admission:
             )
         return call.max_tokens
 
-    def _sampling(self, sampling: types_pb2.Sampling, call: TargetServiceGenerateRequest) -> SamplingParams:
+    def _sampling(
+        self, sampling: types_pb2.Sampling, call: TargetServiceGenerateRequest, stop_ids: frozenset[int]
+    ) -> SamplingParams:
         numbers = {name: check(sampling, name) for name in SAMPLING if sampling.HasField(name)}  # type: ignore[arg-type]
         if sampling.top_k > self.vocab_size:
             raise InvalidRequest(f"must be 0..{self.vocab_size}", field="sampling.top_k")
         if call.HasField("logprobs") and call.logprobs > self.limits.max_logprobs:
             raise InvalidRequest(f"must be 0..{self.limits.max_logprobs}", field="logprobs")
-        self._ids("sampling.banned_ids", sampling.banned_ids)
-        if len(set(sampling.banned_ids)) >= self.vocab_size:
-            raise InvalidRequest("must leave at least one id", field="sampling.banned_ids")
-        return SamplingParams(
+        params = SamplingParams(
             **numbers,
             top_k=sampling.top_k,
             logit_bias=self._bias(sampling),
@@ -99,11 +98,15 @@ class Admission:
             choice=call.choice,
             logprobs=call.logprobs if call.HasField("logprobs") else None,
         )
+        try:
+            params.check(self.vocab_size, stop_ids)
+        except InvalidRequest as error:
+            raise InvalidRequest(str(error), field=f"sampling.{error.field}") from None
+        return params
 
     def _bias(self, sampling: types_pb2.Sampling) -> dict[int, float]:
         if len(sampling.logit_bias) > self.limits.max_logit_bias:
             raise InvalidRequest(f"at most {self.limits.max_logit_bias} ids", field="sampling.logit_bias")
-        self._ids("sampling.logit_bias", [entry.id for entry in sampling.logit_bias])
         for entry in sampling.logit_bias:
             if not BIAS.admits(entry.bias):
                 raise InvalidRequest(f"must be {BIAS}", field="sampling.logit_bias")

@@ -70,6 +70,7 @@ REFUSED = [
     ("sampling.logit_bias", {"sampling": Sampling(logit_bias=[LogitBias(id=i, bias=1) for i in range(4)])}),
     ("sampling.banned_ids", {"sampling": Sampling(banned_ids=[VOCAB])}),
     ("sampling.banned_ids", {"sampling": Sampling(banned_ids=range(VOCAB))}),
+    ("sampling.banned_ids", {"sampling": Sampling(banned_ids=set(range(VOCAB)) - {2}, min_tokens=1)}),
     ("stopping.ids", {"stopping": Stopping(ids=[VOCAB])}),
     ("stopping.strings", {"stopping": Stopping(strings=[""])}),
     ("stopping.strings", {"stopping": Stopping(strings=["a", ""])}),
