@@ -82,10 +82,13 @@ async def test_an_error_after_the_first_token_is_the_last_frame(gateway, error, 
 
 
 async def test_one_choice_that_fails_ends_the_others(gateway):
-    never = asyncio.Event()
+    never, all_here, here = asyncio.Event(), asyncio.Event(), set[int]()
 
     def script(request):
-        return [says("a"), ZeroDivisionError() if request.choice == 1 else never]
+        here.add(request.choice)
+        if len(here) == 3:
+            all_here.set()
+        return [says("a"), all_here, ZeroDivisionError()] if request.choice == 1 else [says("a"), never]
 
     async with gateway(script) as peers:
         *_, last = frames(await peers.chat(stream=True, n=3))
