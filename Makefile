@@ -7,9 +7,9 @@ PORT ?= 8000
 
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := services tests bench
+SOURCES := services tests bench deploy
 
-.PHONY: serve test test-full check protos docs venv clean
+.PHONY: serve test test-full deploy-test check protos docs venv clean
 
 serve: venv
 	@exec $(BIN)/tandem serve --port $(PORT)
@@ -21,6 +21,10 @@ test: venv
 test-full: venv
 	@$(BIN)/tandem model prepare
 	$(BIN)/pytest
+
+# What it needs, and its variables, are in deploy/README.md.
+deploy-test: venv
+	TORCH_INDEX=$(TORCH_INDEX) $(BIN)/python deploy/test/deploy_test.py
 
 check: venv
 	$(BIN)/ruff format --check $(SOURCES)
