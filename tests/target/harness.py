@@ -23,8 +23,8 @@ from tests.target.scripted_drafter import ScriptedDrafter
 from tests.target.scripted_model import VOCAB, ScriptedModel, logits
 
 BOUNDS = Bounds(max_sequences=16, max_waiting=64, prefill_chunk=8, round_tokens=64)
-PATIENT = Patience(first_s=30, most_s=30, misses=3, rest_s=0.01, hang_s=60, reconnect_s=0.005)
-HASTY = Patience(first_s=0.02, most_s=0.02, misses=3, rest_s=0.01, hang_s=0.1, reconnect_s=0.005)
+PATIENT = Patience(first_s=30, most_s=30, misses=3, rest_s=0.01, hang_s=60, welcome_s=60, reconnect_s=0.005)
+HASTY = Patience(first_s=0.02, most_s=0.02, misses=3, rest_s=0.01, hang_s=0.1, welcome_s=60, reconnect_s=0.005)
 """For drafters that are scripted to miss the deadline; all others have as long as the machine needs."""
 
 

@@ -44,13 +44,14 @@ class DraftAsk:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
     """Seconds to wait: for the first and for later drafts of a round, after `misses` unanswered turns in a row, before
-    a stream that answers nothing counts as dead, and between attempts to connect."""
+    a stream whose turn stays unanswered counts as dead, for Welcome, and between attempts to connect."""
 
     first_s: float
     most_s: float
     misses: int
     rest_s: float
     hang_s: float = 10.0
+    welcome_s: float = 10.0
     reconnect_s: float = 0.25
 
 
@@ -141,7 +142,7 @@ class DrafterLink:
         self._call = call = stub.Draft()
         writing = asyncio.create_task(_write(call, outgoing))
         try:
-            async with asyncio.timeout(self._patience.hang_s):
+            async with asyncio.timeout(self._patience.welcome_s):
                 first = await call.read()
             if not isinstance(first, DraftResponse) or not first.HasField("welcome"):
                 raise Unavailable("its first message is not Welcome")
