@@ -115,7 +115,7 @@ async def test_no_drafter_can_change_the_answer(asked, script, limits, leaving):
 
 
 @pytest.mark.full
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @scenario
 async def test_no_drafter_can_change_the_answer_whatever_hypothesis_thinks_of(asked, script, limits, leaving):
     await run_scenario(asked, script, limits, leaving)
