@@ -73,6 +73,7 @@ def _load(settings: TargetSettings, tokenizer: Tokenizer) -> Engine:
         dtype=DTYPES[settings.dtype],
         threads=settings.threads,
         cache_rows=settings.cache_rows,
+        max_sequences=settings.max_sequences,
         vocab_size=tokenizer.vocab_size,
         context=settings.context,
         progress=Progress(),
