@@ -17,6 +17,7 @@ from services.errors import TandemError, Unavailable
 from services.text.files import TokenizerFiles
 from services.text.template import ChatTemplate
 from services.text.tokenizer import Tokenizer
+from services.wire.clients import before_retrying
 from services.wire.status import raising
 
 log = logging.getLogger(__name__)
@@ -125,7 +126,7 @@ class Target:
                 log.exception("the target cannot be used")
             self._serving = False
             await tell(False)
-            await asyncio.sleep(WATCH_AGAIN_S)
+            await before_retrying(WATCH_AGAIN_S)
 
     async def _connected(self) -> None:
         try:

@@ -24,7 +24,7 @@ DTYPES = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=[
 
 
 def in_halves(op, x_TI):
-    """The same sums in another order: half of the columns first, drawn so that no kernel's own order begins with them."""
+    """The same sums in another order: half of the columns first, drawn, so that no kernel's own order is this one."""
     half_TI = x_TI.clone()
     half_TI[:, torch.randperm(x_TI.shape[1], generator=torch.Generator().manual_seed(0))[::2]] = 0
     return op(half_TI) + op(x_TI - half_TI)

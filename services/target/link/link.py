@@ -27,7 +27,7 @@ from services.target.link.patience import Breaker, Deadline
 from services.target.link.stream import Stream
 from services.target.link.turn import Drafts
 from services.target.sequence import Sequence as Generation
-from services.wire.clients import drafter_channel
+from services.wire.clients import before_retrying, drafter_channel
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class DrafterLink:
             if why != said:
                 log.warning("drafter at %s is away (%s); decoding goes on without it", self._address, why)
             said = why
-            await asyncio.sleep(self._patience.reconnect_s)
+            await before_retrying(self._patience.reconnect_s)
 
     async def _converse(self, stub: "DrafterServiceAsyncStub") -> None:
         """One stream, from Hello to its end."""
