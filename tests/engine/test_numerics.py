@@ -18,13 +18,15 @@ from services.engine.numerics.probe import search, specimen
 from services.engine.ops.attention import Heads
 from services.engine.ops.linear import Linear, can_pack
 from services.engine.ops.plan import AttentionPlan, Operator, RowPlan, Table
+from services.engine.ops.pointwise import HeadNorm
 from tests.engine.tiny import feed, tokens, write
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
 
 
 def in_halves(op, x_TI):
-    """The same sums in another order: half of the columns first, drawn so that no kernel's own order begins with them."""
+    """The same sums in another order: half of the columns first, drawn so that no kernel's own order begins with
+    them."""
     half_TI = x_TI.clone()
     half_TI[:, torch.randperm(x_TI.shape[1], generator=torch.Generator().manual_seed(0))[::2]] = 0
     return op(half_TI) + op(x_TI - half_TI)
@@ -117,6 +119,19 @@ def test_the_whole_model_is_found_out_when_padding_is_removed(folder, monkeypatc
     assert engine.numerics.exact
     assert engine._multiple > 1
     engine._multiple = 1
+    assert not check(engine)
+
+
+def test_a_norm_of_heads_has_a_plan_of_its_own(tmp_path, monkeypatch):
+    """One that rounds otherwise from 20 rows on is cut, and found out when it is not."""
+    write(tmp_path, family="qwen3", head_dim=16)
+    plain = HeadNorm._op
+    monkeypatch.setattr(HeadNorm, "_op", lambda self, x_TND: plain(self, x_TND) * (1 + 1e-6 * (len(x_TND) > 19)))
+    engine = load(tmp_path)
+    assert engine.numerics.exact
+    assert engine.numerics.table.rows["head_norm 96x16"].most == 19
+    assert check(engine)
+    monkeypatch.setattr(RowPlan, "__call__", lambda self, op, x_TI: op(x_TI))
     assert not check(engine)
 
 
