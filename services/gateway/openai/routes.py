@@ -14,6 +14,7 @@ from services.gateway.rest import body
 from services.gateway.rest.answered import answered
 from services.gateway.rest.request_ids import request_id
 from services.gateway.together import Together
+from services.wire.trace import trace_of
 
 
 def openai_routes(generator: Generator, *, max_body_bytes: int, ping_s: float) -> APIRouter:
@@ -23,7 +24,7 @@ def openai_routes(generator: Generator, *, max_body_bytes: int, ping_s: float) -
     async def chat(request: Request) -> Response:
         raw = await body.read(request, limit=max_body_bytes)
         asked = await asyncio.to_thread(chat_request.read, raw, id=request_id(request))
-        generation = generator.start(asked.request)
+        generation = generator.start(asked.request, trace=trace_of(request.headers.items()))
         answer = ChatAnswer(generation, asked.wanted)
         return await answered(request, generation, answer, stream=asked.stream, ping_s=ping_s)
 
@@ -33,7 +34,7 @@ def openai_routes(generator: Generator, *, max_body_bytes: int, ping_s: float) -
         asked = await asyncio.to_thread(
             completion_request.read, raw, id=request_id(request), max_choices=generator.max_choices
         )
-        together = Together(generator, asked.requests)
+        together = Together(generator, asked.requests, trace=trace_of(request.headers.items()))
         answer = CompletionAnswer(together, asked.wanted)
         return await answered(request, together, answer, stream=asked.stream, ping_s=ping_s)
 
