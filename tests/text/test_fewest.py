@@ -54,6 +54,12 @@ def test_a_text_of_nothing_but_the_longest_token_has_exactly_as_many(every, kind
     assert tokenizer.fewest(["x" * 10 * max(sizes) + "x"]) == 11
 
 
+def test_a_text_is_counted_as_the_tokenizer_composes_it(every):
+    """Three letters of three bytes each are one syllable of three."""
+    for kind, size in (("byte_level", 900), ("composing", 300)):
+        assert every[kind].fewest([HANGUL]) == -(-size // every[kind].fewest.longest)
+
+
 def split(behavior: str) -> dict:
     return {"type": "Split", "pattern": {"String": " "}, "behavior": behavior, "invert": False}
 
