@@ -10,6 +10,10 @@ from services.errors import BadCheckpoint
 from services.shipped.prepare import default_model
 
 
+def pytest_addoption(parser):
+    parser.addoption("--load-seconds", type=float, default=60, help="how long the load test loads (marked full)")
+
+
 def pytest_terminal_summary(terminalreporter):
     seconds, count = Counter(), Counter()
     for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):

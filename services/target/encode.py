@@ -51,6 +51,7 @@ def load(rounds: Rounds, link: DrafterLink) -> target_pb2.Load:
         verify_seconds=spent.verify_s,
         skipped=spent.skipped + link.skipped,
         dropped=+link.dropped,
+        contexts=link.open_contexts,
     )
 
 

@@ -152,6 +152,7 @@ async def test_what_the_target_does_shows_under_the_names_of_others(gateway):
                 verify_seconds=2.5,
                 skipped={"context": 4, "nothing_proposed": 5},
                 dropped={"stale": 6},
+                contexts=2,
             )
         )
         counted = await read(peers)
@@ -159,6 +160,7 @@ async def test_what_the_target_does_shows_under_the_names_of_others(gateway):
         again = await read(peers)
     assert (counted["num_requests_running",], counted["num_requests_waiting",]) == (3, 2)
     assert (counted["cache_rows",], counted["cache_rows_used",], counted["kv_cache_usage_perc",]) == (100, 75, 0.75)
+    assert counted["drafter_contexts",] == 2
     assert (counted["draft_seconds_count",], counted["draft_seconds_sum",]) == (30, 0.5)
     assert (counted["verify_seconds_count",], counted["verify_seconds_sum",]) == (40, 2.5)
     skipped = {key[1]: value for key, value in counted.items() if key[0] == "spec_decode_num_skipped_rounds_total"}

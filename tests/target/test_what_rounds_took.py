@@ -75,3 +75,14 @@ async def test_what_fits_no_question_is_counted_as_dropped() -> None:
     now, _ = await told(request(PROMPT, 9), [("stale_epoch", 2)])
     assert now.dropped == {"stale": 1}
     assert now.skipped == {"nothing_proposed": 1}
+
+
+async def test_contexts_at_the_drafter_are_counted_while_they_are_open() -> None:
+    asked = request(PROMPT, 33)
+    async with system(ScriptedDrafter(truth_of([asked]), iter([]))) as running:
+        updates = running.rounds.generate(asked)
+        await anext(updates)
+        assert load(running.rounds, running.link).contexts == 1
+        await updates.aclose()
+        await running.settled()
+        assert load(running.rounds, running.link).contexts == 0

@@ -285,6 +285,7 @@ class Load(_message.Message):
     VERIFY_SECONDS_FIELD_NUMBER: _builtins.int
     SKIPPED_FIELD_NUMBER: _builtins.int
     DROPPED_FIELD_NUMBER: _builtins.int
+    CONTEXTS_FIELD_NUMBER: _builtins.int
     running: _builtins.int
     """Sequences, with the replays of audits."""
     waiting: _builtins.int
@@ -299,6 +300,8 @@ class Load(_message.Message):
     draft_seconds: _builtins.float
     """Seconds that those turns were waited for, and that the model took: it verifies drafts and reads prompts in one pass."""
     verify_seconds: _builtins.float
+    contexts: _builtins.int
+    """Sequences for which the drafter holds contexts now."""
     @_builtins.property
     def drafters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DrafterLoad]:
         """Drafters that were used."""
@@ -328,10 +331,11 @@ class Load(_message.Message):
         verify_seconds: _builtins.float = ...,
         skipped: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         dropped: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        contexts: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_rows", b"cache_rows", "draft_seconds", b"draft_seconds", "drafters", b"drafters", "dropped", b"dropped", "free_rows", b"free_rows", "generated", b"generated", "rounds", b"rounds", "running", b"running", "skipped", b"skipped", "turns", b"turns", "verify_seconds", b"verify_seconds", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_rows", b"cache_rows", "contexts", b"contexts", "draft_seconds", b"draft_seconds", "drafters", b"drafters", "dropped", b"dropped", "free_rows", b"free_rows", "generated", b"generated", "rounds", b"rounds", "running", b"running", "skipped", b"skipped", "turns", b"turns", "verify_seconds", b"verify_seconds", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
