@@ -59,6 +59,13 @@ class Keys:
             raise self.wrong(key, "true or false")
         return value
 
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of texts; empty when the key is not there."""
+        value = self._get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.wrong(key, "a list of texts")
+        return tuple(value)
+
     def one_of(self, key: str, legal: tuple[str, ...], default: str | None = None) -> str:
         value = self._get(key, default)
         if value not in legal:
