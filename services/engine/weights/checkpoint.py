@@ -62,6 +62,10 @@ class Checkpoint:
     def __contains__(self, tensor: str) -> bool:
         return tensor in self._home
 
+    def has(self, prefix: str) -> bool:
+        """Whether any tensor's name begins so."""
+        return any(tensor.startswith(prefix) for tensor in self._home)
+
     def check(self, shapes: Mapping[str, tuple[int, ...]], ignored: Callable[[str], bool]) -> None:
         """Names both ways, then shapes and types. Tensors that `ignored` accepts may be there."""
         if missing := shapes.keys() - self._home:
