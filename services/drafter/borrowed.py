@@ -20,6 +20,8 @@ from services.errors import BadCheckpoint, BadConfig
 EMBEDDINGS = tuple(
     f"{prefix}embed_tokens.weight" for prefix in ("model.", "model.language_model.", "language_model.model.")
 )
+# A model that scales its embedding or its logits itself: rows and head alone would not say what it says.
+SCALES = ("final_logit_softcapping", "embedding_multiplier", "logits_scaling", "logit_scale")
 HEADS = ("lm_head.weight", "language_model.lm_head.weight", "model.language_model.lm_head.weight")
 
 
@@ -47,6 +49,13 @@ class Borrowed:
         if "quantization_config" in keys:
             raise keys.wrong("quantization_config", "absent: quantised checkpoints cannot be read")
         text = keys.table("text_config") if "text_config" in keys else keys
+        for key in SCALES:
+            if key in text:
+                raise text.wrong(
+                    key, "absent: drafters cannot borrow from a target that scales its embedding or logits"
+                )
+        if "model_type" in text and text.text("model_type").startswith("gemma"):
+            raise text.wrong("model_type", "of a family that does not scale its embedding")
         shape = text.integer("vocab_size"), text.integer("hidden_size")
         if vocab_size > shape[0]:
             raise BadCheckpoint(f"{folder}: the tokenizer has {vocab_size} ids, config.json a vocab_size of {shape[0]}")

@@ -83,6 +83,11 @@ class Checkpoint:
                     f"{self._home[name]}: {name} is stored as {found.get_dtype()}; legal are {', '.join(FLOATS)}"
                 )
 
+    def form(self, name: str) -> tuple[str, tuple[int, ...]]:
+        """The type as which a tensor is stored (`BF16`, `I64`, ...) and its shape."""
+        found = self._files[self._home[name]].get_slice(name)
+        return found.get_dtype(), tuple(found.get_shape())
+
     def read(self, name: str, dtype: torch.dtype) -> Tensor:
         """A copy: the file may change on disk while the model runs."""
         tensor: Tensor = self._files[self._home[name]].get_tensor(name)

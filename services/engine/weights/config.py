@@ -59,6 +59,19 @@ class Keys:
             raise self.wrong(key, "true or false")
         return value
 
+    def index(self, key: str) -> int:
+        value = self._get(key, None)
+        if type(value) is not int or value < 0:
+            raise self.wrong(key, "an integer from 0 on")
+        return value
+
+    def indices(self, key: str) -> tuple[int, ...]:
+        """A list of integers from 0 on; empty when the key is not there."""
+        value = self._get(key, [])
+        if not isinstance(value, list) or not all(type(item) is int and item >= 0 for item in value):
+            raise self.wrong(key, "a list of integers from 0 on")
+        return tuple(value)
+
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of texts; empty when the key is not there."""
         value = self._get(key, [])
