@@ -31,6 +31,7 @@ from services.engine.sampling.params import SamplingParams
 from services.errors import BadCheckpoint
 
 MAX_DRAFT_TOKENS = 8
+DEFAULT_DRAFT_TOKENS = 3
 AT_ONCE = 64
 """Positions that are computed when they come; fewer wait for the next draft, where one pass serves all sequences."""
 
@@ -81,35 +82,31 @@ class Running:
 class MtpDrafter:
     """Proposes 1 .. 8 tokens: the module's layers in turn, again from the first when there are no more."""
 
-    def __init__(
-        self, model: MtpModel, borrowed: Borrowed, *, name: str, draws: Draws, default_draft_tokens: int
-    ) -> None:
-        self._model, self._head, self._draws = model, borrowed.head, draws
+    def __init__(self, folder: Path, target: Borrowed, draws: Draws) -> None:
+        recipe, checkpoint = checkpoints.read(folder)
+        checkpoints.check_fit(recipe, target)
+        self._model = MtpModel(recipe, checkpoint, target.embedding_VH, target.dtype)
+        self._head, self._draws = target.head, draws
         self.description = Description(
             mode="mtp",
-            name=name,
+            name=folder.resolve().name,
             max_draft_tokens=MAX_DRAFT_TOKENS,
-            default_draft_tokens=default_draft_tokens,
-            context_length=model.recipe.context,
+            default_draft_tokens=DEFAULT_DRAFT_TOKENS,
+            context_length=recipe.context,
             needs_final_hidden=True,
             gives_confidence=True,
-            target_hidden_size=borrowed.hidden_size,
-            target_vocab_size=borrowed.vocab_size,
-            target_fingerprint=borrowed.fingerprint,
+            target_hidden_size=target.hidden_size,
+            target_vocab_size=target.vocab_size,
+            target_fingerprint=target.fingerprint,
         )
 
     @classmethod
-    def load(cls, folder: Path, borrowed: Borrowed, *, draws: Draws = "argmax", default_draft_tokens: int = 3) -> Self:
-        """From a target's folder or one of its own. Raises BadCheckpoint."""
-        recipe, checkpoint = checkpoints.read(folder)
-        for key, its, targets in (
-            ("hidden_size", recipe.hidden_size, borrowed.hidden_size),
-            ("vocab_size", recipe.vocab_size, len(borrowed.embedding_VH)),
-        ):
-            if its != targets:
-                raise BadCheckpoint(f"{folder} is made for a target with {key} {its}; this target's is {targets}")
-        model = MtpModel(recipe, checkpoint, borrowed.embedding_VH, borrowed.dtype)
-        return cls(model, borrowed, name=folder.name, draws=draws, default_draft_tokens=default_draft_tokens)
+    def load(cls, folder: Path, target: Borrowed, *, draws: Draws) -> Self:
+        """From a target's folder or one of its own. Raises BadCheckpoint naming it."""
+        try:
+            return cls(folder, target, draws)
+        except BadCheckpoint as error:
+            raise BadCheckpoint(f"drafter.mtp: {folder}: {error}") from error
 
     def open(self, opening: Opening) -> MtpContext:
         column = columns(opening, (), final_hidden=True)[0]

@@ -15,6 +15,7 @@ All three have to be there: with a wrong one drafts are merely bad, and nobody w
 from dataclasses import dataclass
 from pathlib import Path
 
+from services.drafter.borrowed import Borrowed
 from services.engine.models.rope import read_partial_rope
 from services.engine.ops.attention import Heads
 from services.engine.ops.rope import Rope
@@ -71,10 +72,12 @@ class Experts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MtpRecipe:
-    """A module, whatever it was read from. `rotated` counts dimensions of a head, `mlp` is the width of a dense one."""
+    """A module, whatever it was read from. `rotated` counts dimensions of a head, `mlp` is the width of a dense one,
+    `target_layers` those of the target that it was made for."""
 
     own: bool
     layers: int
+    target_layers: int | None
     hidden_size: int
     vocab_size: int
     context: int
@@ -98,11 +101,21 @@ def read(folder: Path) -> tuple[MtpRecipe, Checkpoint]:
     checkpoint = Checkpoint.open(folder)
     if not checkpoint.has(PREFIX):
         raise BadCheckpoint(
-            f"{folder} has no tensors named {PREFIX}*: this checkpoint comes without a multi-token-prediction module"
+            f"it has no tensors named {PREFIX}*: this checkpoint comes without a multi-token-prediction module"
         )
     own = ARCHITECTURE in root.texts("architectures")
     form = FORMS[(text if "model_type" in text else root).one_of("model_type", tuple(FORMS))]
     return _recipe(text, form, own=own, sparse=_sparse(form, checkpoint)), checkpoint
+
+
+def check_fit(recipe: MtpRecipe, target: Borrowed) -> None:
+    """Raises BadCheckpoint with both numbers."""
+    if recipe.hidden_size != target.hidden_size:
+        raise BadCheckpoint(f"hidden_size is {recipe.hidden_size}, the target's is {target.hidden_size}")
+    if recipe.target_layers not in (None, target.layers):
+        raise BadCheckpoint(f"it was made for a target of {recipe.target_layers} layers; this one has {target.layers}")
+    if recipe.vocab_size < target.vocab_size:
+        raise BadCheckpoint(f"vocab_size is {recipe.vocab_size}; the target's tokenizer has {target.vocab_size} ids")
 
 
 def _sparse(form: Form, checkpoint: Checkpoint) -> bool:
@@ -123,6 +136,7 @@ def _recipe(keys: Keys, form: Form, *, own: bool, sparse: bool) -> MtpRecipe:
     return MtpRecipe(
         own=own,
         layers=_layers(keys),
+        target_layers=keys.integer("num_hidden_layers") if "num_hidden_layers" in keys else None,
         hidden_size=keys.integer("hidden_size"),
         vocab_size=keys.integer("vocab_size"),
         context=keys.integer("max_position_embeddings"),
