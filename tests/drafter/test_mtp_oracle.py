@@ -2,14 +2,12 @@
 
 import pytest
 import torch
-from safetensors.torch import save_file
-from transformers.modeling_layers import MtpModel
 
 from services.drafter import mtp
 from services.drafter.interface import Ask
 from services.drafter.mtp import MtpDrafter
 from tests.drafter import mtp_oracle as tiny
-from tests.drafter.mtp_oracle import TARGETS, Fed, Oracle, borrowed, build, tokens
+from tests.drafter.mtp_oracle import TARGETS, Fed, borrowed, build, tokens
 
 CLOSE = 1e-5  # of the largest logit
 LAYERS = (1, 3)
