@@ -1,5 +1,7 @@
 """Whole generations with a real target, drafted by ours, against z-lab's own loop: the same rounds, token for token."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from dflash import model as reference
@@ -74,7 +76,7 @@ def by_reference(oracle, target, monkeypatch, stop=None):
     monkeypatch.setattr(oracle.model, name, noted(getattr(oracle.model, name)))
     ids = oracle.model.spec_generate(target, torch.tensor([PROMPT]), COUNT, stop)[0].tolist()
     ends = sorted(set(rounds))
-    return ids, drafts, [end - start for start, end in zip(ends, ends[1:], strict=False)]
+    return ids, drafts, [end - start for start, end in pairwise(ends)]
 
 
 def loud_target(**changed):
