@@ -41,12 +41,13 @@ def test_it_describes_what_it_needs_and_which_target_it_fits(drafter):
     assert len(found.target_fingerprint) == 64
 
 
+@pytest.mark.parametrize("layers", [(), (1, 4)])
 @pytest.mark.parametrize("positions", [POSITIONS, 100])
-def test_the_final_state_is_found_behind_the_layers_of_others(drafter, oracle, positions):
+def test_the_final_state_is_found_behind_the_layers_of_others(drafter, oracle, positions, layers):
     plain = Fed(drafter, oracle, tokens(positions + 1)).feed(positions)
-    opening = Opening(first_id=plain.ids[0], max_positions=200, tap_layers=(1, 4), final_hidden=True)
+    opening = Opening(first_id=plain.ids[0], max_positions=200, tap_layers=layers, final_hidden=True)
     context = drafter.open(opening)
-    others = torch.randn(positions, 2, 64, generator=torch.Generator().manual_seed(1))
+    others = torch.randn(positions, len(layers), 64, generator=torch.Generator().manual_seed(1))
     taps = torch.cat((others, plain.hidden_TH[:positions, None]), 1)
     data = bytearray(taps.numpy().tobytes())
     feed = Feed(0, plain.ids[1:], TensorBytes("fp32", tuple(taps.shape), memoryview(data)))
