@@ -104,6 +104,23 @@ def test_a_greedy_request_has_the_likeliest_tokens_drafted(load, oracle, draws):
     assert list(fed.draft(4).ids) == fed.expected(4)[0]
 
 
+def test_rows_of_the_head_that_no_tokenizer_knows_are_never_drafted(oracle, tmp_path):
+    tiny.write_target(tmp_path, oracle)
+    drafter = MtpDrafter.load(tmp_path, borrowed(tmp_path, vocab_size=60), draws="independent")
+    drafted = set()
+    for seed in range(40):
+        fed = Fed(drafter, oracle, tokens(6, vocab_size=60), temperature=5.0, seed=seed).feed(5)
+        drafted.update(fed.draft(8).ids)
+    assert len(drafted) > 40
+    assert max(drafted) < 60
+
+
+def test_positions_beyond_the_trained_ones_are_still_computed(drafter, oracle):
+    """A target may serve a longer context; nothing is asked for there, but it is fed."""
+    fed = Fed(drafter, oracle, tokens(640)).feed(*range(100, 520, 100), 639)
+    assert list(fed.draft(3).ids) == fed.expected(3)[0]
+
+
 def test_a_closed_context_leaves_nothing_behind(drafter, oracle):
     fed = Fed(drafter, oracle, tokens(100)).feed(70, 90)
     fed.draft(3)

@@ -165,3 +165,23 @@ def test_a_lost_shard_is_named(made, tmp_path):
     (folder / "model.safetensors.index.json").write_text(json.dumps(names))
     with pytest.raises(BadCheckpoint, match=r"model-00001-of-00002\.safetensors does not exist"):
         MtpDrafter.load(folder, borrowed(made / "llama"), draws="argmax")
+
+
+def test_pickled_weights_are_not_read(made, tmp_path):
+    shutil.copytree(made / "own", tmp_path / "own")
+    (tmp_path / "own" / "model.safetensors").rename(tmp_path / "own" / "pytorch_model.bin")
+    with pytest.raises(BadCheckpoint, match="only pickled weights, which can run code"):
+        MtpDrafter.load(tmp_path / "own", borrowed(made / "llama"), draws="argmax")
+
+
+def test_a_truncated_file_is_named(made, tmp_path):
+    shutil.copytree(made / "own", tmp_path / "own")
+    path = tmp_path / "own" / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1000])
+    with pytest.raises(BadCheckpoint, match=r"model\.safetensors is damaged"):
+        MtpDrafter.load(tmp_path / "own", borrowed(made / "llama"), draws="argmax")
+
+
+def test_a_folder_without_a_config_is_named(made, tmp_path):
+    with pytest.raises(BadCheckpoint, match=r"drafter\.mtp: .*config\.json does not exist"):
+        MtpDrafter.load(tmp_path / "nowhere", borrowed(made / "llama"), draws="argmax")
