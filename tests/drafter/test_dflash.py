@@ -70,6 +70,16 @@ def test_a_draft_leaves_no_trace_in_its_context(drafter, fed):
     assert ask(drafter, once) == ask(drafter, often)
 
 
+def test_memory_that_was_never_written_is_never_read(drafter, oracle, monkeypatch):
+    """New buffers are full of NaN here."""
+    monkeypatch.setattr(torch.Tensor, "new_empty", lambda old, *shape: old.new_full(shape, torch.nan))
+    context = opened(drafter)
+    taps_PKH = random_taps(90)
+    for start, end in [(0, 3), (3, 70), (70, 71), (71, 90)]:
+        feed(drafter, context, taps_PKH[start:end], [17] * (end - start))
+        assert list(ask(drafter, context)[0].ids) == oracle.drafts(taps_PKH[:end], 17)[0]
+
+
 def test_a_closed_context_leaves_no_trace_in_the_next(drafter, fed):
     fresh = ask(drafter, fed(2, 5))
     old = fed(1, 90)

@@ -131,6 +131,25 @@ def test_oracle_shards(tmp_path):
     is_the_reference(tmp_path, oracle)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(("own", "targets"), [(VOCAB + 27, VOCAB), (VOCAB, VOCAB + 27), (VOCAB, VOCAB)])
+def test_oracle_padding_of_drafter_and_target_may_differ(tmp_path, version, own, targets):
+    """Both know the tokenizer's 90 ids; what either has beyond is never drafted, but may be the mask."""
+    oracle = tiny.tiny(version, vocab_size=own, special={"mask_token_id": 97})
+    generator = torch.Generator().manual_seed(11)
+    oracle.embedding_VH = torch.randn(targets, HIDDEN, generator=generator)
+    oracle.head = torch.nn.Linear(HIDDEN, targets, bias=False)
+    short = torch.randn(targets, HIDDEN, generator=generator)
+    short[90:] = 0  # for the reference, which would draft them
+    with torch.no_grad():
+        oracle.head.weight.copy_(short)
+    tiny.write_drafter(tmp_path / "drafter", oracle)
+    expected = oracle.drafts(TAPS, ANCHOR)[0]
+    oracle.head.weight.data[90:] = 99.0
+    assert max(expected) < 90
+    assert drafts_of(tmp_path, oracle, vocab_size=90) == expected
+
+
 # The speculators library's form.
 
 
