@@ -49,12 +49,29 @@ def test_a_batch_is_what_its_sequences_are_alone(drafter, fed):
     assert len({draft.ids for draft in alone}) == len(alone), "else it is no test"
 
 
-def test_fewer_drafts_are_the_first_of_the_whole_block(drafter, oracle, fed):
+def test_sequences_go_on_side_by_side_round_after_round(drafter, oracle):
+    """Five of different lengths, fed differently in each round, of which some sit out now and then."""
+    taps_PKH = {number: random_taps(140, seed=number) for number in range(5)}
+    contexts = {number: opened(drafter) for number in taps_PKH}
+    for turn in range(6):
+        for number, context in contexts.items():
+            kept = (20 * number, 1, 6, 3, 2, 5)[turn] or 2
+            end = context.fed + kept
+            feed(drafter, context, taps_PKH[number][context.fed : end], [(7 * end) % 90] * kept)
+        asked = [number for number in contexts if (number + turn) % 4]
+        drafts = ask(drafter, *(contexts[number] for number in asked))
+        for number, draft in zip(asked, drafts, strict=True):
+            end = contexts[number].fed
+            assert list(draft.ids) == oracle.drafts(taps_PKH[number][:end], (7 * end) % 90)[0]
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_fewer_drafts_are_the_first_of_the_whole_block(drafter, oracle, fed, mixed):
     """The block keeps the size it was trained with: with fewer masks its rows would be others."""
     whole = ask(drafter, fed(1, 30))[0]
-    contexts = [fed(1, 30) for _ in range(oracle.block_size - 1)]
-    asks = [Ask(context, count) for count, context in enumerate(contexts, 1)]
-    for count, draft in enumerate(drafter.draft(asks), 1):
+    asks = [Ask(fed(1, 30), count) for count in range(1, oracle.block_size)]
+    drafts = drafter.draft(asks) if mixed else [drafter.draft([each])[0] for each in asks]
+    for count, draft in enumerate(drafts, 1):
         assert draft.ids == whole.ids[:count]
         assert draft.confidences == pytest.approx(whole.confidences[:count], rel=1e-3)
         assert all(0 < confidence <= 1 for confidence in draft.confidences)
