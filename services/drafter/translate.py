@@ -64,11 +64,15 @@ def request_of(request: pb.DraftRequest, hello: Hello) -> Request:
 
 def _open(request: pb.Open, hello: Hello) -> Open:
     _in_vocabulary([request.first_id], hello, "open.first_id")
+    sampling = request.sampling
     opening = Opening(
         first_id=request.first_id,
         max_positions=request.max_positions,
-        temperature=request.sampling.temperature if request.sampling.HasField("temperature") else 1.0,
-        seed=request.sampling.seed if request.sampling.HasField("seed") else None,
+        temperature=sampling.temperature if sampling.HasField("temperature") else 1.0,
+        top_k=sampling.top_k,
+        top_p=sampling.top_p if sampling.HasField("top_p") else 1.0,
+        min_p=sampling.min_p,
+        seed=sampling.seed if sampling.HasField("seed") else None,
         choice=request.choice,
     )
     modes = tuple(_mode(mode, "open.modes") for mode in request.modes)
