@@ -258,7 +258,7 @@ def _with_target(settings: DrafterSettings) -> DrafterSettings:
         return settings
     from services.shipped.prepare import prepare
 
-    return settings.model_copy(update={"model": prepare(progress=Progress())})
+    return settings.model_copy(update={"model": prepare(cache=cache_root(), progress=Progress())})
 
 
 def _run(role: str, settings: Settings, *, threads: int | None = None) -> None:

@@ -134,8 +134,8 @@ def test_what_would_only_make_drafts_worse_has_to_be_said(refused, key):
         ("own", {"use_sliding_window": True}, "false"),
         ("own", {"architectures": "MtpDraftModel"}, "a list of texts"),
         ("qwen3_5", {"mtp_use_dedicated_embeddings": True}, "false"),
-        ("qwen3_5", {"mtp_num_hidden_layers": 0}, "a positive integer"),
-        ("qwen3_5", {"head_dim": None}, "a positive integer"),
+        ("qwen3_5", {"mtp_num_hidden_layers": 0}, "an integer from 1 on"),
+        ("qwen3_5", {"head_dim": None}, "an integer from 1 on"),
         (
             "qwen3_5",
             {"rope_parameters": {"rope_type": "default", "rope_theta": 5.0, "partial_rotary_factor": 1.5}},
@@ -143,7 +143,7 @@ def test_what_would_only_make_drafts_worse_has_to_be_said(refused, key):
         ),
         ("qwen3_5", {"rope_parameters": {"rope_type": "yarn", "rope_theta": 5.0}}, "default or linear or llama3"),
         ("qwen3_5_moe", {"num_experts_per_tok": 9}, "at most num_experts, 8"),
-        ("qwen3_5_moe", {"num_experts": None}, "a positive integer"),
+        ("qwen3_5_moe", {"num_experts": None}, "an integer from 1 on"),
     ],
 )
 def test_a_wrong_key_is_named_with_what_it_may_be(refused, folder, config, legal):
