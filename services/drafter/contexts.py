@@ -43,6 +43,7 @@ class FedSequence:
         self.fed = self.end = 0
         self.last_id = request.opening.first_id
         self.is_open = True
+        self.leases = False  # it was fed from the tap ring
         self._opening = request.opening
         self._max_positions = request.opening.max_positions
         needs = [drafter.description for drafter in drafters.values()]
@@ -59,6 +60,7 @@ class FedSequence:
             raise InvalidRequest(f"{taps} taps; {self._taps} are needed", field=f"{field}.taps")
         if feed.start > self.end:
             return False
+        self.leases |= feed.taps is not None and feed.taps.lease is not None
         if feed.end > self.end:
             self._waiting.append(feed.split(self.end)[1])
             self.end, self.last_id = feed.end, feed.ids[-1]

@@ -8,6 +8,7 @@ from services.drafter.interface import AnyDrafter
 from services.drafter.ngram import NgramDrafter
 from services.drafter.servicer import DrafterServicer
 from services.errors import BadConfig
+from services.wire.ring import tap_folder
 from services.wire.serving import announce, drafter_service, serving, stop_requested
 
 log = logging.getLogger(__name__)
@@ -15,9 +16,10 @@ log = logging.getLogger(__name__)
 
 async def run(settings: DrafterSettings) -> None:
     """Serve until SIGTERM or SIGINT, then answer the turns that were received and end."""
+    taps = tap_folder(settings.tap_dir)
     drafters = [load(mode, settings) for mode in settings.modes]
     with Drafting.of(drafters, max_contexts=settings.max_contexts) as drafting:
-        service = drafter_service(DrafterServicer(drafting))
+        service = drafter_service(DrafterServicer(drafting, taps))
         async with serving(settings.listen, [service], grace_s=settings.grace_s) as server:
             await server.ready()
             announce("drafter", server.address)

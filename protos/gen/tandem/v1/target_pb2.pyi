@@ -239,6 +239,8 @@ class Load(_message.Message):
     CACHE_ROWS_FIELD_NUMBER: _builtins.int
     GENERATED_FIELD_NUMBER: _builtins.int
     DRAFTERS_FIELD_NUMBER: _builtins.int
+    RETAINED_TAP_BYTES_FIELD_NUMBER: _builtins.int
+    TAP_BYTES_FIELD_NUMBER: _builtins.int
     running: _builtins.int
     """Sequences, with the replays of audits."""
     waiting: _builtins.int
@@ -247,6 +249,9 @@ class Load(_message.Message):
     cache_rows: _builtins.int
     generated: _builtins.int
     """Tokens emitted."""
+    retained_tap_bytes: _builtins.int
+    """Bytes of taps retained for drafters, and how many there may be."""
+    tap_bytes: _builtins.int
     @_builtins.property
     def drafters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DrafterLoad]:
         """Drafters that were used."""
@@ -260,10 +265,12 @@ class Load(_message.Message):
         cache_rows: _builtins.int = ...,
         generated: _builtins.int = ...,
         drafters: _abc.Iterable[Global___DrafterLoad] | None = ...,
+        retained_tap_bytes: _builtins.int = ...,
+        tap_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_rows", b"cache_rows", "drafters", b"drafters", "free_rows", b"free_rows", "generated", b"generated", "running", b"running", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_rows", b"cache_rows", "drafters", b"drafters", "free_rows", b"free_rows", "generated", b"generated", "retained_tap_bytes", b"retained_tap_bytes", "running", b"running", "tap_bytes", b"tap_bytes", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
