@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from tandem.v1.drafter_pb2 import Hello
 
@@ -15,12 +16,14 @@ from services.target.request import Request, Speculation
 from services.target.rounds import Rounds
 from services.target.scheduler import Bounds
 from services.target.sink import Update
+from services.target.taps.sharing import Sharing
+from services.target.taps.taps import Taps
 from services.target.worker import Worker
 from services.text.files import TokenizerFiles
 from services.text.tokenizer import Tokenizer
 from services.wire.serving import drafter_service, serving
 from tests.target.scripted_drafter import ScriptedDrafter
-from tests.target.scripted_model import VOCAB, ScriptedModel, logits
+from tests.target.scripted_model import ScriptedModel, logits
 
 BOUNDS = Bounds(max_sequences=16, max_waiting=64, prefill_chunk=8, round_tokens=64)
 PATIENT = Patience(first_s=30, most_s=30, misses=3, rest_s=0.01, hang_s=60, welcome_s=60, reconnect_s=0.005)
@@ -125,14 +128,18 @@ async def system(
     model: ScriptedModel | None = None,
     bounds: Bounds = BOUNDS,
     patience: Patience = PATIENT,
+    tap_bytes: int = 8 << 20,
+    tap_folder: Path | None = None,
 ) -> AsyncIterator[System]:
     """Everything running, the drafter connected; rounds wait for a drafter that is on its way back."""
     model, worker = model or ScriptedModel(), Worker()
     services = [drafter_service(drafter)] if drafter else []
     async with background() as start, serving("127.0.0.1:0", services, grace_s=0) as server:
         await server.ready()
-        hello = Hello(protocol_version=1, target_instance="test", vocab_size=VOCAB)
-        link = DrafterLink(server.address if drafter else None, hello, patience)
+        hello = Hello(protocol_version=1, target_instance="test", vocab_size=model.vocab_size)
+        taps = Taps(size=tap_bytes, hidden_size=model.hidden_size, dtype=model.dtype)
+        sharing = Sharing(taps, worker, tap_folder)
+        link = DrafterLink(server.address if drafter else None, hello, patience, taps, sharing)
         start(link.run())
         if drafter:
             _wait_for_reconnection(link)
