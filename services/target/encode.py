@@ -9,7 +9,6 @@ from services.target.cut import Finish
 from services.target.report import Report
 from services.target.scheduler import Scheduler
 from services.target.sink import Kept, Update
-from services.target.taps.region import PAGE_BYTES
 from services.target.taps.taps import Taps
 from services.wire.codec import FINISH_KINDS, MODES, REASONS
 from services.wire.codec import ORIGINS as ORIGIN_NAMES
@@ -39,8 +38,8 @@ def load(scheduler: Scheduler, totals: Counters, taps: Taps) -> target_pb2.Load:
         free_rows=scheduler.model.free_rows,
         cache_rows=scheduler.rows,
         generated=totals.generated,
-        retained_tap_bytes=taps.used_pages * PAGE_BYTES,
-        tap_bytes=taps.pages * PAGE_BYTES,
+        retained_tap_bytes=taps.retained_bytes,
+        tap_bytes=taps.pages * taps.page_bytes,
         drafters=[
             target_pb2.DrafterLoad(
                 mode=MODES.value(mode), rounds=counts.rounds, drafted=counts.drafted, accepted=counts.accepted

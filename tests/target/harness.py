@@ -2,10 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tandem.v1.drafter_pb2 import Hello
 
@@ -121,6 +122,13 @@ class System:
             await asyncio.sleep(0)
 
 
+@contextmanager
+def ring_folder() -> Iterator[Path]:
+    """A folder in a tmpfs."""
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
 @asynccontextmanager
 async def system(
     drafter: ScriptedDrafter | None,
@@ -128,7 +136,8 @@ async def system(
     model: ScriptedModel | None = None,
     bounds: Bounds = BOUNDS,
     patience: Patience = PATIENT,
-    tap_bytes: int = 8 << 20,
+    tap_pages: int = 200,
+    page_bytes: int = 1024,
     tap_folder: Path | None = None,
 ) -> AsyncIterator[System]:
     """Everything running, the drafter connected; rounds wait for a drafter that is on its way back."""
@@ -137,7 +146,8 @@ async def system(
     async with background() as start, serving("127.0.0.1:0", services, grace_s=0) as server:
         await server.ready()
         hello = Hello(protocol_version=1, target_instance="test", vocab_size=model.vocab_size)
-        taps = Taps(size=tap_bytes, hidden_size=model.hidden_size, dtype=model.dtype)
+        size, hidden_size = tap_pages * page_bytes, model.hidden_size
+        taps = Taps(size=size, hidden_size=hidden_size, dtype=model.dtype, page_bytes=page_bytes)
         sharing = Sharing(taps, worker, tap_folder)
         link = DrafterLink(server.address if drafter else None, hello, patience, taps, sharing)
         start(link.run())

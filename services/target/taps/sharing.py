@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tandem.v1.drafter_pb2 import TapRing
 
-from services.target.taps.region import PAGE_BYTES, Region
+from services.target.taps.region import Region
 from services.target.taps.ring_file import RingFile
 from services.target.taps.taps import Taps
 from services.target.worker import Worker
@@ -37,11 +37,11 @@ class Sharing:
             file.discard()
 
     async def _offer(self, file: RingFile) -> TapRing | None:
-        pages = self._taps.pages
+        pages, page_bytes = self._taps.pages, self._taps.page_bytes
         try:
-            memory = await asyncio.to_thread(file.create, pages * PAGE_BYTES)
+            memory = await asyncio.to_thread(file.create, pages * page_bytes)
         except OSError as error:
             log.warning("no tap ring in %s (%s); taps travel in messages", file.path.parent, error)
             return None
-        await self._taps.move(Region(memory), self._worker)
-        return TapRing(path=str(file.path), slots=pages, slot_bytes=PAGE_BYTES)
+        await self._taps.move(Region(memory, page_bytes), self._worker)
+        return TapRing(path=str(file.path), slots=pages, slot_bytes=page_bytes)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from services.engine.batch import Forward
 from services.target.taps.needs import Needs
-from services.target.taps.region import PAGE_BYTES, PAYLOAD_BYTES, Region
+from services.target.taps.region import PAGE_BYTES, Region
 from services.target.taps.retained import Page, Retained
 from services.target.worker import Worker
 from services.wire.ring import HEADER_BYTES
@@ -25,27 +25,28 @@ log = logging.getLogger(__name__)
 class Taps:
     """`size` is the bound in bytes. `hidden_size` and `dtype` are the model's."""
 
-    def __init__(self, *, size: int, hidden_size: int, dtype: torch.dtype) -> None:
-        self.pages = size // PAGE_BYTES
+    def __init__(self, *, size: int, hidden_size: int, dtype: torch.dtype, page_bytes: int = PAGE_BYTES) -> None:
+        self.pages, self.page_bytes = size // page_bytes, page_bytes
         self.dtype = dtype
         self._hidden_size = hidden_size
-        self._region = Region.private(self.pages)
+        self._region = Region.private(self.pages, page_bytes)
         self._pages = [Page(index) for index in range(self.pages)]
         self._free = self._pages[::-1]
         self._retained: dict[Retained, None] = {}  # in order of age
 
     @property
-    def used_pages(self) -> int:
-        return self.pages - len(self._free)
+    def retained_bytes(self) -> int:
+        return (self.pages - len(self._free)) * self.page_bytes
 
     # On the event loop.
 
     def retain(self, needs: Needs) -> Retained:
         """Begin to retain the taps of a sequence."""
-        per_page = PAYLOAD_BYTES // self._row_bytes(needs)
+        payload = self.page_bytes - HEADER_BYTES
+        per_page = payload // self._row_bytes(needs)
         retained = Retained(needs, per_page, ended=not per_page)
         if retained.ended:
-            log.warning("the taps of one position take more than %d bytes; they cannot be retained", PAYLOAD_BYTES)
+            log.warning("the taps of one position take more than %d bytes; they cannot be retained", payload)
         else:
             self._retained[retained] = None
         return retained
@@ -56,8 +57,7 @@ class Taps:
             if not self._free:
                 self._reclaim()
             if not self._free:
-                log.info("%d MiB of taps are retained: a sequence goes on without the drafters that need its taps",
-                         self.pages * PAGE_BYTES >> 20)  # fmt: skip
+                log.info("no room for more taps: a sequence goes on without the drafters that need its taps")
                 self.drop(retained)
                 return
             page = self._free.pop()
