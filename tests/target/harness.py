@@ -13,6 +13,7 @@ from tandem.v1.drafter_pb2 import Hello
 from services.engine.sampling import Ask, Rules, SamplingParams, sample_and_match
 from services.target.background import background
 from services.target.link.link import DrafterLink, Patience
+from services.target.link.tapped import NAMES
 from services.target.request import Request, Speculation
 from services.target.rounds import Rounds
 from services.target.scheduler import Bounds
@@ -22,6 +23,7 @@ from services.target.taps.taps import Taps
 from services.target.worker import Worker
 from services.text.files import TokenizerFiles
 from services.text.tokenizer import Tokenizer
+from services.wire.codec import DATA_TYPES
 from services.wire.serving import drafter_service, serving
 from tests.target.scripted_drafter import ScriptedDrafter
 from tests.target.scripted_model import ScriptedModel, logits
@@ -145,7 +147,14 @@ async def system(
     services = [drafter_service(drafter)] if drafter else []
     async with background() as start, serving("127.0.0.1:0", services, grace_s=0) as server:
         await server.ready()
-        hello = Hello(protocol_version=1, target_instance="test", vocab_size=model.vocab_size)
+        hello = Hello(
+            protocol_version=1,
+            target_instance="test",
+            vocab_size=model.vocab_size,
+            hidden_size=model.hidden_size,
+            layers=model.layers,
+            dtype=DATA_TYPES.value(NAMES[model.dtype]),
+        )
         size, hidden_size = tap_pages * page_bytes, model.hidden_size
         taps = Taps(size=size, hidden_size=hidden_size, dtype=model.dtype, page_bytes=page_bytes)
         sharing = Sharing(taps, worker, tap_folder)
