@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tandem.v1.drafter_pb2 import Hello
+from tandem.v1.drafter_pb2_grpc import DrafterServiceServicer
 
 from services.engine.sampling import Ask, Rules, SamplingParams, sample_and_match
 from services.target.background import background
@@ -133,7 +134,7 @@ def ring_folder() -> Iterator[Path]:
 
 @asynccontextmanager
 async def system(
-    drafter: ScriptedDrafter | None,
+    drafter: DrafterServiceServicer | None,
     *,
     model: ScriptedModel | None = None,
     bounds: Bounds = BOUNDS,
@@ -160,10 +161,11 @@ async def system(
         sharing = Sharing(taps, worker, tap_folder)
         link = DrafterLink(server.address if drafter else None, hello, patience, taps, sharing)
         start(link.run())
-        if drafter:
-            _wait_for_reconnection(link)
+        if isinstance(drafter, ScriptedDrafter):
             _release_late_answers(model, drafter)
         rounds = Rounds(model, tokenizer(), link, worker, bounds)
+        if drafter:
+            _wait_for_reconnection(rounds, link)
         start(rounds.run())
         if drafter:
             await link.up.wait()
@@ -171,15 +173,15 @@ async def system(
     worker.close()
 
 
-def _wait_for_reconnection(link: DrafterLink) -> None:
-    draft = link.draft
+def _wait_for_reconnection(rounds: Rounds, link: DrafterLink) -> None:
+    plan = rounds._plan
 
-    async def patient(asks):
+    async def patient():
         async with asyncio.timeout(10):
             await link.up.wait()
-        return await draft(asks)
+        return await plan()
 
-    link.draft = patient
+    rounds._plan = patient
 
 
 def _release_late_answers(model: ScriptedModel, drafter: ScriptedDrafter) -> None:
