@@ -1,4 +1,4 @@
-"""Taps as transformers computes them, against what a drafter is given: by the real engine, round loop, link and wire."""
+"""Taps as transformers computes them, and what a drafter is given by the real engine, round loop, link and wire."""
 
 import pytest
 import torch
