@@ -52,6 +52,7 @@ class Metrics:
         self.target_up = gauge("target_up", "1 while a generation would work.")
         self.exact = gauge("exact", "1 where no drafter can change a token.")
         self.drafter_up = gauge("drafter_up", "1 while the target can use the drafter.", "drafter")
+        self.retained_taps = gauge("retained_tap_bytes", "Taps that the target retains for drafters.")
         self.served = gauge("target_info", "What is served, as labels.", "model_name", "dtype", "fingerprint")
 
     @contextmanager
@@ -80,6 +81,7 @@ class Metrics:
         if target is None:
             return
         self.exact.set(target.exact)
+        self.retained_taps.set(target.load.retained_tap_bytes)
         self.served.labels(target.model, target.dtype, target.fingerprint).set(1)
         for drafter in target.drafters:
             self.drafter_up.labels(MODES.name(drafter.mode)).set(drafter.up and not drafter.refusal)

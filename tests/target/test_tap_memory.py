@@ -165,6 +165,40 @@ async def test_a_position_that_fits_no_page_is_memory_too():
     assert (report.resolved.mode, report.resolved.reason) == ("none", "memory")
 
 
+async def after_a_swap(before, after, mode):
+    """The report of a request during which the drafter process is swapped for one with other drafters, and what was
+    fed to that."""
+    asked = request(PROMPT, 60, mode=mode, max_draft_tokens=3)
+    drafter = ScriptedDrafter(truth_of([asked]), chain([("right", 3)] * 3, [("die", 0)], repeat(("right", 3))))
+    drafter.modes = before
+
+    def swap(history):
+        if drafter.turns == 4:
+            drafter.modes = after
+        return truth(history)
+
+    truth, drafter.truth = drafter.truth, swap
+    with ring_folder() as folder:
+        drafter.tap_folder = folder
+        [report] = await answered([asked], drafter, tap_folder=folder)
+    hellos = [index for index, each in enumerate(drafter.requests) if each.HasField("hello")]
+    return report, [each.feed.taps for each in drafter.requests[hellos[1] :] if each.HasField("feed")]
+
+
+async def test_a_drafter_that_needs_less_than_is_retained_is_fed_what_it_needs():
+    report, taps = await after_a_swap((MTP, DFLASH), (MTP,), "auto")
+    assert report.counters.by_mode["mtp"].accepted > 10
+    assert taps[0].shape[1:] == [1, 8]
+    assert taps[0].WhichOneof("payload") == "inline", "whole positions lie in the ring"
+
+
+async def test_a_drafter_that_needs_what_was_not_retained_waits_for_the_next_request():
+    report, taps = await after_a_swap((MTP,), (DFLASH,), "auto")
+    [*_, last] = report.counters.switches
+    assert (last.origin, last.to, last.reason) == ("mtp", "none", "drafter_not_loaded")
+    assert not taps
+
+
 async def slow_reader():
     """A sequence leaves while the drafter reads its taps; another wants every page. Returns what the drafter read, and
     how often a stream began."""
