@@ -47,6 +47,7 @@ def _distinct(value: Sequence[str]) -> Sequence[str]:
     return value
 
 
+TapFolder = Annotated[Path, Legal("a folder in a tmpfs, or `none`")]
 Address = Annotated[str, AfterValidator(_address), Legal("HOST:PORT")]
 File = Annotated[Path, Legal("a file")]
 # Flags and the environment write a list with commas.
@@ -101,6 +102,15 @@ class TargetSettings(Settings):
         default=5, ge=1, le=1000, description="unanswered rounds after which the drafter is left alone"
     )
     breaker_rest_s: float = Field(default=1.0, gt=0, le=3600, description="how long it is left alone")
+    tap_bytes: int = Field(
+        default=256 * 2**20,
+        ge=2**20,
+        le=2**40,
+        description="memory for what drafters need of the model's layers; without room a sequence goes on undrafted",
+    )
+    tap_dir: TapFolder | None = Field(
+        default=None, description="where it is shared with a drafter on this host; default: `/dev/shm`, if there is one"
+    )
     max_draft_tokens: int = Field(default=15, ge=1, le=15, description="longest draft a request may ask for")
     max_stop_strings: int = Field(default=16, ge=0, le=1024, description="stop strings in a request")
     max_stop_string_chars: int = Field(default=256, ge=1, le=65536, description="characters in a stop string")
@@ -115,6 +125,9 @@ class DrafterSettings(Settings):
         default=None, description="drafters to load, with commas between; default: ngram, and all that have a folder"
     )
     max_contexts: int = Field(default=256, ge=1, le=2**20, description="sequences it drafts for at once")
+    tap_dir: TapFolder | None = Field(
+        default=None, description="where a target on this host shares taps; default: `/dev/shm`, if there is one"
+    )
     ngram_min: int = Field(default=2, ge=1, le=64, description="shortest suffix that the n-gram drafter looks up")
     ngram_max: int = Field(default=8, ge=1, le=64, description="longest suffix that the n-gram drafter looks up")
     ngram_draft_tokens: int = Field(

@@ -45,6 +45,7 @@ class FedSequence:
         self.fed = self.end = 0
         self.last_id = request.opening.first_id
         self.is_open = True
+        self.leases = False  # it was fed from the tap ring
         needs = [drafter.description for drafter in drafters.values()]
         self._opening = replace(
             request.opening,
@@ -63,6 +64,7 @@ class FedSequence:
             raise InvalidRequest(f"{taps} taps; {needed} are needed", field=f"{field}.taps")
         if feed.start > self.end:
             return False
+        self.leases |= feed.taps is not None and feed.taps.lease is not None
         if feed.end > self.end:
             self._waiting.append(feed.split(self.end)[1])
             self.end, self.last_id = feed.end, feed.ids[-1]

@@ -110,7 +110,8 @@ class Drafter(Protocol[C]):
         """A new context at position 0."""
 
     def absorb(self, context: C, feed: Feed) -> None:
-        """Extend a context; `feed.start` is its `fed`. A drafter may keep the work for its next `draft`."""
+        """Extend a context; `feed.start` is its `fed`. A drafter may keep the work for its next `draft`, but not the
+        feed's taps, which are the target's memory: it copies what it needs later."""
 
     def draft(self, asks: Sequence[Ask[C]]) -> list[Draft]:
         """One draft for each ask, in order; the batch is one round's."""

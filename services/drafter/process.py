@@ -8,6 +8,7 @@ from services.drafter.drafting import Drafting
 from services.drafter.interface import AnyDrafter
 from services.drafter.ngram import NgramDrafter
 from services.drafter.servicer import DrafterServicer
+from services.wire.ring import tap_folder
 from services.wire.serving import announce, drafter_service, serving, stop_requested
 
 log = logging.getLogger(__name__)
@@ -17,9 +18,10 @@ async def run(settings: DrafterSettings) -> None:
     """Serve until SIGTERM or SIGINT, then answer the turns that were received and end.
 
     Raises BadCheckpoint or BadConfig before the port opens."""
+    taps = tap_folder(settings.tap_dir)
     drafters = load(settings)
     with Drafting.of(drafters, max_contexts=settings.max_contexts) as drafting:
-        service = drafter_service(DrafterServicer(drafting))
+        service = drafter_service(DrafterServicer(drafting, taps))
         async with serving(settings.listen, [service], grace_s=settings.grace_s) as server:
             await server.ready()
             announce("drafter", server.address)

@@ -1,6 +1,6 @@
 """Which drafter a sequence uses in the coming round, and how many drafts it may ask for. Never changes a token.
 
-A pure function of the request, the context and the drafters that are up.
+A pure function of the request, the context, the drafters that are up and what keeps them from drafting for it.
 """
 
 from collections.abc import Mapping
@@ -20,17 +20,27 @@ class Decision:
     max_draft_tokens: int = 0
 
 
-def decide(speculation: Speculation, context: int, drafters: Mapping[str, DrafterDescription]) -> Decision:
-    """Choose for a sequence of `context` tokens: the explicit mode, or the first that can run for `auto`.
+def decide(
+    speculation: Speculation, context: int, drafters: Mapping[str, DrafterDescription], hindrances: Mapping[str, str]
+) -> Decision:
+    """Choose for a sequence of `context` tokens: the explicit mode, or the first that can run for `auto`. `hindrances`:
+    by mode, the reason for which a drafter that is up cannot draft for this sequence now.
 
     An explicit mode never turns into another drafter: if it cannot run, the sequence decodes plainly and says why.
     """
     if speculation.mode == "none":
         return Decision("none")
     wanted = DRAFTED_MODES if speculation.mode == "auto" else (speculation.mode,)
-    loaded = [(mode, drafters[mode]) for mode in wanted if mode in drafters]
-    for mode, drafter in loaded:
-        if not drafter.HasField("context_length") or context < drafter.context_length:
+    reasons = []
+    for mode in wanted:
+        drafter = drafters.get(mode)
+        if drafter is None:
+            continue
+        if drafter.HasField("context_length") and context >= drafter.context_length:
+            reasons.append("context")
+        elif mode in hindrances:
+            reasons.append(hindrances[mode])
+        else:
             length = speculation.max_draft_tokens or drafter.default_draft_tokens
             return Decision(mode, None, min(length, drafter.max_draft_tokens))
-    return Decision("none", "context" if loaded else "drafter_not_loaded")
+    return Decision("none", reasons[0] if reasons else "drafter_not_loaded")

@@ -21,11 +21,15 @@ from services.target.link.link import DrafterLink, Patience
 from services.target.rounds import Rounds
 from services.target.scheduler import Bounds
 from services.target.servicer import Servicer, Serving
+from services.target.taps.ring_file import sweep
+from services.target.taps.sharing import Sharing
+from services.target.taps.taps import Taps
 from services.target.worker import Worker
 from services.text.files import TokenizerFiles
 from services.text.template import ChatTemplate
 from services.text.tokenizer import Tokenizer
 from services.wire.codec import DATA_TYPES, DRAFT_PROTOCOL_VERSION
+from services.wire.ring import tap_folder
 from services.wire.serving import announce, serving, stop_requested, target_service
 
 log = logging.getLogger(__name__)
@@ -41,6 +45,9 @@ async def run(settings: TargetSettings) -> None:
     if ChatTemplate.of(files) is None:
         log.warning("%s has no chat template; chats will be refused", settings.model)
     Engine.check(settings.model)
+    folder = tap_folder(settings.tap_dir)
+    if folder is not None:
+        sweep(folder)
     servicer, worker = Servicer(), Worker()
     stop = asyncio.create_task(stop_requested())
     # What runs in the background outlives the drain: running sequences still need their rounds.
@@ -50,7 +57,9 @@ async def run(settings: TargetSettings) -> None:
     ):
         announce("target", server.address)
         engine = await worker.run(partial(load, settings, tokenizer))
-        link = DrafterLink(settings.drafter, _hello(settings, engine, files), _patience(settings))
+        taps = Taps(size=settings.tap_bytes, hidden_size=engine.hidden_size, dtype=engine.dtype)
+        sharing = Sharing(taps, worker, folder)
+        link = DrafterLink(settings.drafter, _hello(settings, engine, files), _patience(settings), taps, sharing)
         rounds = Rounds(engine, tokenizer, link, worker, _bounds(settings))
         servicer.serving = Serving(
             rounds=rounds,

@@ -19,6 +19,10 @@ class Speculation:
     stats: bool = False
     audit: bool = False
 
+    def may_use(self, mode: str) -> bool:
+        """Whether the drafter of a mode may draft for it."""
+        return self.mode in ("auto", mode)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:

@@ -17,7 +17,7 @@ from services.target.counters import Counters, Spent
 from services.target.cut import Cutter
 from services.target.link.link import DraftAsk, DrafterLink
 from services.target.model import Model
-from services.target.policy import Decision, decide
+from services.target.policy import decide
 from services.target.report import Report
 from services.target.request import Request
 from services.target.scheduler import Bounds, Scheduler
@@ -76,7 +76,7 @@ class Rounds:
             self._boundary()
 
     def _submit(self, request: Request, *, again: bool) -> Sequence:
-        decision = self._decide(request, len(request.prompt))
+        decision = decide(request.speculation, len(request.prompt), self._link.drafters, {})
         if request.speculation.strict and decision.reason is not None:
             raise Unsupported(
                 f"speculation mode {request.speculation.mode!r} cannot run ({decision.reason}) and `strict` is set",
@@ -98,6 +98,8 @@ class Rounds:
         """Between rounds: let the ended leave and the waiting join. False when nobody is left to run."""
         for sequence in self.scheduler.sweep():
             self._link.close(sequence.id)
+            if sequence.taps is not None:
+                self._link.taps.drop(sequence.taps)
         self.scheduler.admit()
         return bool(self.scheduler.running)
 
@@ -105,7 +107,7 @@ class Rounds:
         works = await self._plan()
         began = self._clock()
         try:
-            outcome = await self._worker.run(partial(step, self._model, works))
+            outcome = await self._worker.run(partial(step, self._model, self._link.taps, works))
         except Exception as error:
             # A step that fails has moved nothing it could be trusted to continue from; only its sequences end.
             log.exception("a step over %d sequences failed", len(works))
@@ -121,14 +123,18 @@ class Rounds:
     async def _plan(self) -> list[Work]:
         decoding = self.scheduler.decoding()
         for sequence in self.scheduler.running:
-            sequence.decide(self._decide(sequence.request, len(sequence.ids)))
+            self._decide(sequence)
         drafts = await self._draft(decoding)
         works = [
             Work(sequence, (sequence.ids[-1], *draft), wanted=1 + len(draft), mode=_mode(sequence))
             for sequence in decoding
             for draft in [drafts.get(sequence.id, ())]
         ]
-        return works + list(self.scheduler.prefills(sum(work.wanted for work in works)))
+        works += self.scheduler.prefills(sum(work.wanted for work in works))
+        for work in works:
+            if work.sequence.taps is not None:
+                self._link.taps.reserve(work.sequence.taps, len(work.ids))
+        return works
 
     async def _draft(self, decoding: list[Sequence]) -> Mapping[int, tuple[int, ...]]:
         asks = []
@@ -147,8 +153,11 @@ class Rounds:
         self.spent.draft_s += self._clock() - began
         return drafts
 
-    def _decide(self, request: Request, context: int) -> Decision:
-        return decide(request.speculation, context, self._link.drafters)
+    def _decide(self, sequence: Sequence) -> None:
+        if sequence.current is None:  # it begins
+            sequence.taps = self._link.retain(sequence.request)
+        speculation, drafters = sequence.request.speculation, self._link.drafters
+        sequence.decide(decide(speculation, len(sequence.ids), drafters, self._link.hindrances(sequence)))
 
     def _publish(self, progress: Progress) -> None:
         sequence = progress.sequence

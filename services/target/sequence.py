@@ -15,11 +15,13 @@ from services.target.cut import Cutter
 from services.target.policy import Decision
 from services.target.request import Request
 from services.target.sink import Sink
+from services.target.taps.retained import Retained
 
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """`id` is unique in this process. `slot` is None while it waits; `ids` is the prompt and the kept output."""
+    """`id` is unique in this process. `slot` is None while it waits; `ids` is the prompt and the kept output. `taps`
+    is what drafters need of it: None when they need nothing."""
 
     id: int
     request: Request
@@ -28,8 +30,9 @@ class Sequence:
     cutter: Cutter
     sink: Sink
     slot: Slot | None = None
+    taps: Retained | None = None
     counters: Counters = field(default_factory=Counters)
-    resolved: Decision | None = None  # the first choice of the policy
+    resolved: Decision | None = None  # the first choice of the policy that mattered: nobody drafts beside a prefill
     current: Decision | None = None
     passed_over: int = 0  # admissions of later requests while this one did not fit
     ended: bool = False  # nobody listens any more, or it finished: it leaves at the next round boundary
@@ -51,7 +54,7 @@ class Sequence:
 
     def decide(self, decision: Decision) -> None:
         """Take the policy's choice for the coming round, and note a change."""
-        if self.resolved is None:
+        if self.resolved is None or not self.prefilled:
             self.resolved = decision
         elif self.current is not None and decision.mode != self.current.mode:
             change = Switch(self.counters.generated, self.current.mode, decision.mode, decision.reason)

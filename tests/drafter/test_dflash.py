@@ -177,7 +177,13 @@ def test_the_description_says_which_target_it_fits(drafter, oracle):
     assert described.context_length == tiny.BODY["max_position_embeddings"]
     assert described.gives_confidence
     assert not described.needs_final_hidden
-    fitting = {"vocab_size": VOCAB, "hidden_size": HIDDEN, "weights_fingerprint": described.target_fingerprint}
+    fitting = {
+        "layers": 7,
+        "dtype": "fp32",
+        "vocab_size": VOCAB,
+        "hidden_size": HIDDEN,
+        "weights_fingerprint": described.target_fingerprint,
+    }
     assert misfit(described, Hello(**fitting)) is None
     for key, value in (("vocab_size", 102), ("hidden_size", 65), ("weights_fingerprint", "other")):
         assert str(value) in misfit(described, Hello(**fitting | {key: value}))

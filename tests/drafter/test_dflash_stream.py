@@ -40,7 +40,7 @@ def drafters(oracles, tmp_path_factory):
 
 def hello(drafters):
     fingerprint = drafters[1].description.target_fingerprint
-    return Hello(vocab_size=VOCAB, hidden_size=HIDDEN, weights_fingerprint=fingerprint)
+    return Hello(vocab_size=VOCAB, hidden_size=HIDDEN, weights_fingerprint=fingerprint, layers=8, dtype="fp32")
 
 
 def feed_of(taps_PKH, ids, start, end):

@@ -33,7 +33,7 @@ def drafter(oracle, tmp_path_factory):
 
 def hello(drafter, **changed):
     fits = {"hidden_size": 64, "vocab_size": 101, "weights_fingerprint": drafter.description.target_fingerprint}
-    return Hello(**fits | changed)
+    return Hello(**fits | {"layers": 8, "dtype": "fp32"} | changed)
 
 
 async def test_a_prompt_in_pieces_and_then_rounds_are_drafted_for_as_the_oracle_would(drafter, oracle):
