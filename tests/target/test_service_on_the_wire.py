@@ -34,7 +34,9 @@ GREEDY = Sampling(temperature=0, seed=7)
 
 
 @asynccontextmanager
-async def served(*, drafter: DrafterServiceServicer | None = None, model: ScriptedModel | None = None, waiting: int = 64):
+async def served(
+    *, drafter: DrafterServiceServicer | None = None, model: ScriptedModel | None = None, waiting: int = 64
+):
     """A stub of the service, and what is behind it."""
     bounds = Bounds(max_sequences=2, max_waiting=waiting, prefill_chunk=8, round_tokens=64)
     async with system(drafter, model=model, bounds=bounds) as running:
