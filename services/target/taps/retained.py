@@ -45,6 +45,7 @@ class Retained:
 
     def place(self, position: int) -> tuple[Page, int]:
         """The page of a position, and how many positions it has before it."""
+        assert position >= self.base, "what was given up is not fed"
         index, skip = divmod(position - self.base, self.per_page)
         return self.pages[index], skip
 
