@@ -15,6 +15,7 @@ PROMPTS = [
     "Write a short letter to a friend in another country, and tell them what you did in the garden this spring.",
 ]
 TEMPERATURES = (0.0, 0.8)
+WAYS = {"ring": "shared memory", "messages": "messages"}
 DRAFTED = ("ngram", "mtp", "dflash", "dflash2", "auto")
 
 
@@ -26,6 +27,7 @@ def running(request, embedded_model, tmp_path_factory) -> Iterator[Tandem]:
     if request.param == "messages":
         environment["TANDEM_DRAFTER_TAP_DIR"] = str(root)
     with tandem(embedded_model, environment=environment) as serving:
+        assert any(f"taps in {WAYS[request.param]}" in line for line in serving.log)
         yield serving
 
 
