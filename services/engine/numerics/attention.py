@@ -20,6 +20,7 @@ SEED = 21
 POSITIONS = 1056
 COUNTS = (1, 2, 3, 5, 8, 11, 16, 17, 22, 32, 33)
 CANDIDATES = (
+    AttentionPlan(queries=4),
     AttentionPlan(queries=8),
     AttentionPlan(queries=16),
     AttentionPlan(queries=32),
