@@ -80,7 +80,7 @@ def _tiles(spans: Iterable[Span], group: int, plan: AttentionPlan) -> Iterator[T
         for begin in range(span.begin, span.end, each):
             end = min(begin + each, span.end)
             start = span.slot.length + begin - span.begin
-            queries, keys = _up((end - begin) * group, plan.queries), _up(start + end - begin, plan.keys)
+            queries, keys = _up((end - begin) * group, plan.queries), plan.padded_keys(start + end - begin)
             yield Tile(span.slot.lane, begin, end, start, queries, keys)
 
 
