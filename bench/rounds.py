@@ -103,6 +103,8 @@ def ready(stub: GenerationServiceStub) -> str:
 def profile(events: list[Event], answers: list[Answer], *, drafting: bool) -> dict[str, float]:
     """Medians in ms over all rounds of `answers` after the first, which prefills."""
     rounds = [each for answer in answers for each in rounds_of(events, answer, drafting)]
+    if not rounds:
+        raise SystemExit(f"no round {'verified a draft' if drafting else 'ran'}: there is nothing to report")
     return {name: 1e3 * statistics.median(each[name] for each in rounds) for name in (*PARTS, *WHOLE)}
 
 

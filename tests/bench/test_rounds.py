@@ -46,7 +46,14 @@ def test_the_parts_of_a_round_add_up_to_it(merged):
     assert found["emit"] == pytest.approx(0.2)
 
 
+def test_rounds_without_drafts_are_no_profile_of_drafting():
+    events, answer = scripted(4, drafts=0)
+    with pytest.raises(SystemExit, match="no round verified a draft"):
+        profile(events, [answer], drafting=True)
+
+
 def test_plain_rounds_have_no_draft():
-    found = profile(*(lambda events, answer: (events, [answer]))(*scripted(4, drafts=0)), drafting=False)
+    events, answer = scripted(4, drafts=0)
+    found = profile(events, [answer], drafting=False)
     assert (found["draft"], found["hop"]) == (0, 0)
     assert found["other"] == pytest.approx(6)
