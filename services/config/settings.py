@@ -114,6 +114,9 @@ class DrafterSettings(Settings):
     ngram_draft_tokens: int = Field(
         default=7, ge=1, le=15, description="drafts of the n-gram drafter when nobody asks otherwise"
     )
+    ngram_table: Path | None = Field(
+        default=None, description="folder of a table that goes on where the n-gram drafter finds nothing to look up"
+    )
     grace_s: float = Field(default=5, ge=0, le=3600, description="time for open turns to end after SIGTERM")
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ class Hello:
     vocab_size: int
     hidden_size: int
     weights_fingerprint: str
+    tokenizer_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from services.config.settings import DrafterSettings
 from services.drafter.drafting import Drafting
 from services.drafter.interface import AnyDrafter
 from services.drafter.ngram import NgramDrafter
+from services.drafter.ngram_table import NgramTable
 from services.drafter.servicer import DrafterServicer
 from services.errors import BadConfig
 from services.wire.serving import announce, drafter_service, serving, stop_requested
@@ -35,6 +36,7 @@ def load(mode: str, settings: DrafterSettings) -> AnyDrafter:
                 shortest=settings.ngram_min,
                 longest=settings.ngram_max,
                 default_draft_tokens=settings.ngram_draft_tokens,
+                table=NgramTable.read(settings.ngram_table) if settings.ngram_table else None,
             )
         case _:
             raise BadConfig(f"modes: this version has no drafter for {mode}")

@@ -38,7 +38,10 @@ def hello_of(request: pb.DraftRequest | None) -> Hello:
     if not hello.vocab_size:
         raise InvalidRequest("a target has a vocabulary", field="hello.vocab_size")
     return Hello(
-        vocab_size=hello.vocab_size, hidden_size=hello.hidden_size, weights_fingerprint=hello.weights_fingerprint
+        vocab_size=hello.vocab_size,
+        hidden_size=hello.hidden_size,
+        weights_fingerprint=hello.weights_fingerprint,
+        tokenizer_hash=hello.tokenizer_hash,
     )
 
 
