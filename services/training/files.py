@@ -31,8 +31,9 @@ def write_json(path: Path, value: object) -> None:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """The library writes metadata of several keys in any order: files to be compared have one."""
     whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    write(path, safetensors.torch.save(whole, metadata={"format": "pt", **(metadata or {})}))
+    write(path, safetensors.torch.save(whole, metadata=dict(metadata or {"format": "pt"})))
 
 
 def sha256(path: Path) -> str:

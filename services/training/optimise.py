@@ -52,8 +52,8 @@ class Schedule:
 
 @dataclass(slots=True)
 class History:
-    """By step: the loss, smoothed; the share of rows whose likeliest token was the target's, by position of a draft; and
-    what evaluations found."""
+    """By step: the loss, smoothed, the share of rows whose likeliest token was the target's, by position of a draft,
+    and what evaluations found."""
 
     losses: list[tuple[int, float]] = field(default_factory=list)
     right: list[tuple[int, list[float]]] = field(default_factory=list)
