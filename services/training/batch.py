@@ -34,11 +34,12 @@ class Batch:
             taps_SPKH[index, : lengths[index] - 1] = _taps(sample)
         return cls(ids_SP, taps_SPKH, torch.tensor(prompts), torch.tensor(lengths))
 
-    def to(self, device: str) -> "Batch":
+    def to(self, device: str, dtype: torch.dtype) -> "Batch":
+        """`dtype` of the taps."""
         return replace(
             self,
             ids_SP=self.ids_SP.to(device),
-            taps_SPKH=self.taps_SPKH.to(device),
+            taps_SPKH=self.taps_SPKH.to(device, dtype),
             prompt_S=self.prompt_S.to(device),
             length_S=self.length_S.to(device),
         )

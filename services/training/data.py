@@ -78,6 +78,7 @@ def _source(target: Target, options: DataOptions) -> tuple[Source, str]:
     """And what it asks, in words that are equal for equal questions."""
     longest = options.most_prompt + options.most_answer
     if options.answers:
+        longest = min(longest, target.keys.integer("max_position_embeddings"))
         answers = list(read_answers(options.answers, vocab_size=target.vocab_size))
         return Known(answers, longest=longest), f"answers of sha256 {sha256(options.answers)}, at most {longest} ids"
     own = read_prompts(options.prompts) if options.prompts else None
@@ -122,5 +123,5 @@ def _context(target: Target, longest: int) -> int:
     """Cut to what is needed: every lane takes address space for the whole of it."""
     most = target.keys.integer("max_position_embeddings")
     if longest > most:
-        raise BadConfig(f"prompts and answers of {longest} ids together do not fit a context of {most}")
+        raise BadConfig(f"most-prompt and most-answer are {longest} together; the target's context is {most}")
     return longest

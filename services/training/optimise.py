@@ -118,7 +118,7 @@ class Run:
         rate = schedule.rate_at(self.step, self.total or 2**31)
         for group in self._optimiser.param_groups:
             group["lr"] = rate
-        batch = self._batches[self.step].to(schedule.device)
+        batch = self._batches[self.step].to(schedule.device, self._frozen.embedding_VH.dtype)
         with torch.autocast(schedule.device, dtype=torch.bfloat16, enabled=schedule.bf16):
             measured = self._loss(self.model, self._frozen, batch, generator(self._seed + 1, self.step))
         self._optimiser.zero_grad(set_to_none=True)

@@ -93,6 +93,8 @@ def dflash(keys: Keys, kind: Literal["dflash", "dflash2"], form: DFlashForm) -> 
     shape = sizes(keys, head_norms=True, biases=False)
     layers = keys.integer("num_hidden_layers")
     taps = form.taps or evenly(layers, 5)
+    if max(taps) >= layers:
+        raise BadConfig(f"taps are {[*taps]}; the target's layers are 0 to {layers - 1}")
     special: dict[str, Any] = {
         "block_size": form.block_size,
         "mask_token_id": form.mask_id,

@@ -83,16 +83,14 @@ def test_a_killed_and_resumed_run_ends_with_the_same_weights(talker, data, tmp_p
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("distil", [0.0, 0.5])
-def test_a_drafter_learns_what_its_target_repeats(talker, data, tmp_path, kind, distil):
-    longer = replace(SCHEDULE, steps=60, save_every_s=1e9)
-    found = train(talker, tmp_path, data, options(kind, distil=distil), longer, command="tandem train")
-    begun = json.loads(run_state(tmp_path)["state"])["history"]["losses"]
-    assert begun[-1][1] < 0.7 * begun[0][1]
-    best = max(each.tokens_per_round for each in found.values())
-    assert best > (1.0 if distil else 1.5)
+def test_a_drafter_learns_what_its_target_repeats(talker, data, tmp_path, kind):
+    longer = replace(SCHEDULE, steps=120, rate=4e-3, save_every_s=1e9)
+    found = train(talker, tmp_path, data, options(kind), longer, command="tandem train")
+    losses = json.loads(run_state(tmp_path)["state"])["history"]["losses"]
+    assert losses[-1][1] < 0.6 * losses[0][1]
+    assert min(each.tokens_per_round for each in found.values()) > 1.3
     card = (tmp_path / "README.md").read_text()
-    assert "tandem train" in card
+    assert "`tandem train`" in card
     assert "temperature 0" in card
 
 
