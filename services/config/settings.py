@@ -25,6 +25,9 @@ from services.config.legal import Legal
 EMBEDDED = Path("embedded")
 
 DrafterMode = Literal["ngram", "mtp", "dflash", "dflash2"]
+# Those that have a folder of weights.
+MODELS: tuple[DrafterMode, ...] = ("mtp", "dflash", "dflash2")
+Draws = Literal["argmax", "independent", "coupled"]
 
 
 def _address(value: str) -> str:
@@ -45,6 +48,7 @@ def _distinct(value: Sequence[str]) -> Sequence[str]:
 
 
 Address = Annotated[str, AfterValidator(_address), Legal("HOST:PORT")]
+File = Annotated[Path, Legal("a file")]
 # Flags and the environment write a list with commas.
 DrafterModes = Annotated[
     tuple[DrafterMode, ...],
@@ -107,7 +111,9 @@ class TargetSettings(Settings):
 
 class DrafterSettings(Settings):
     listen: Address = Field(default="127.0.0.1:0", description="gRPC address; port 0 takes a free one")
-    modes: DrafterModes = Field(default=("ngram",), description="drafters to load, with commas between")
+    modes: DrafterModes | None = Field(
+        default=None, description="drafters to load, with commas between; default: ngram, and all that have a folder"
+    )
     max_contexts: int = Field(default=256, ge=1, le=2**20, description="sequences it drafts for at once")
     ngram_min: int = Field(default=2, ge=1, le=64, description="shortest suffix that the n-gram drafter looks up")
     ngram_max: int = Field(default=8, ge=1, le=64, description="longest suffix that the n-gram drafter looks up")
@@ -117,12 +123,41 @@ class DrafterSettings(Settings):
     ngram_table: Path | None = Field(
         default=None, description="folder of a table that goes on where the n-gram drafter finds nothing to look up"
     )
+    model: Path | None = Field(
+        default=None, description="the target's folder, or `embedded`: drafters use its embedding and its head"
+    )
+    dflash: Path | None = Field(default=None, description="folder of a DFlash drafter")
+    dflash2: Path | None = Field(default=None, description="folder of a DFlash2 drafter")
+    mtp: Path | None = Field(
+        default=None, description="folder with a multi-token-prediction module; it may be the target's own"
+    )
+    dflash_draws: Draws = Field(default="argmax", description="how DFlash draws at a temperature; see drafters.md")
+    dflash2_draws: Draws = Field(default="coupled", description="how DFlash2 draws at a temperature")
+    mtp_draws: Draws = Field(default="argmax", description="how the module draws at a temperature")
+    draft_vocab: File | None = Field(
+        default=None, description="the ids that may be drafted, as a JSON list or one a line; default: all"
+    )
+    dtype: Literal["bf16", "fp32"] = Field(default="bf16", description="number format of the drafters' weights")
+    threads: int | None = Field(default=None, ge=1, le=1024, description="threads that compute; default: the CPU quota")
     grace_s: float = Field(default=5, ge=0, le=3600, description="time for open turns to end after SIGTERM")
+
+    @property
+    def loaded(self) -> tuple[DrafterMode, ...]:
+        """The modes to load."""
+        return self.modes or ("ngram", *(mode for mode in MODELS if getattr(self, mode) is not None))
 
     @model_validator(mode="after")
     def _shortest_before_longest(self) -> Self:
         if self.ngram_min > self.ngram_max:
             raise ValueError(f"ngram_min must be at most ngram_max ({self.ngram_max}), not {self.ngram_min}")
+        return self
+
+    @model_validator(mode="after")
+    def _folders_of_all_that_is_loaded(self) -> Self:
+        for mode in MODELS:
+            for name in (mode, "model"):
+                if mode in self.loaded and getattr(self, name) is None:
+                    raise ValueError(f"{name} must be a folder where {mode} is loaded")
         return self
 
 

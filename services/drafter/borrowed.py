@@ -62,14 +62,14 @@ class Borrowed:
         ids = None if draft_vocab is None else read_ids(draft_vocab, vocab_size)
         checkpoint = Checkpoint.open(folder)
         embedding = _find(checkpoint, EMBEDDINGS, folder)
-        tied = text.flag("tie_word_embeddings", keys.flag("tie_word_embeddings", False))
+        tied = keys.flag("tie_word_embeddings", text.flag("tie_word_embeddings", False))  # the outer one is in force
         head = embedding if tied else _find(checkpoint, HEADS, folder)
         checkpoint.check({embedding: shape, head: shape}, ignored=lambda _: True)
         embedding_VH = checkpoint.read(embedding, dtype)
         head_VH = embedding_VH if tied else checkpoint.read(head, dtype)
         return cls(
             embedding_VH=embedding_VH,
-            head=Head.of(head_VH, ids, vocab_size),
+            head=Head.of(head_VH if ids is None else head_VH[ids], ids, vocab_size),
             vocab_size=vocab_size,
             layers=text.integer("num_hidden_layers"),
             fingerprint=checkpoint.hash(),

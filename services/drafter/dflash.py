@@ -10,6 +10,7 @@ from typing import Literal, Self
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding
 
 from services.drafter.borrowed import Borrowed
 from services.drafter.checkpoints.fit import check_fit
@@ -110,7 +111,7 @@ class DFlashDrafter:
         count, size = max(ask.max_draft_tokens for ask in asks), self._recipe.block_size
         masks = [self._recipe.mask_id] * (size - 1)
         ids_T = torch.tensor([id for context in contexts for id in (context.anchor, *masks)])
-        x_TH = self._embedding_VH[ids_T] * self._recipe.embedding_scale
+        x_TH = embedding(ids_T, self._embedding_VH) * self._recipe.embedding_scale
         hidden_TH = self._body(x_TH, [context.memory for context in contexts])
         hidden_SJH = hidden_TH.view(len(asks), size, -1)[:, 1 : 1 + count]  # the anchor's own row says nothing
         drawn = self._draw(hidden_SJH, contexts)

@@ -267,8 +267,10 @@ def write_own(folder: Path, oracle: Oracle, *, layers: int, fused_experts: bool 
     save_file(tensors(oracle, fused_experts=fused_experts), folder / "model.safetensors")
 
 
-def borrowed(folder: Path, *, vocab_size: int = SIZES["vocab_size"], **options) -> Borrowed:
-    return Borrowed.read(folder, dtype=torch.float32, vocab_size=vocab_size, **options)
+def borrowed(
+    folder: Path, *, dtype: torch.dtype = torch.float32, vocab_size: int = SIZES["vocab_size"], **options
+) -> Borrowed:
+    return Borrowed.read(folder, dtype=dtype, vocab_size=vocab_size, **options)
 
 
 class Fed:

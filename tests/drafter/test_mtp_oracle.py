@@ -2,20 +2,18 @@
 
 import pytest
 import torch
-from safetensors.torch import save_file
-from transformers.modeling_layers import MtpModel
 
 from services.drafter import mtp
 from services.drafter.interface import Ask
 from services.drafter.mtp import MtpDrafter
 from tests.drafter import mtp_oracle as tiny
-from tests.drafter.mtp_oracle import TARGETS, Fed, Oracle, borrowed, build, tokens
+from tests.drafter.mtp_oracle import TARGETS, Fed, borrowed, build, tokens
 
 CLOSE = 1e-5  # of the largest logit
-LAYERS = (1, 3)
+MODULES = [*((family, 1) for family in TARGETS), ("llama", 3), ("qwen3_next", 3), ("qwen3_5 wrapped", 3)]
 
 
-@pytest.fixture(params=[(family, layers) for family in TARGETS for layers in LAYERS], ids=str, scope="module")
+@pytest.fixture(params=MODULES, ids=str, scope="module")
 def pair(request, tmp_path_factory):
     """A drafter from a folder of its own, but for the families whose targets have the module inside."""
     family, layers = request.param

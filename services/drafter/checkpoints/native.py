@@ -1,6 +1,7 @@
 """transformers' own form (`muse_glimmer_assistant`): flat keys, and the context projection under `encoder.`.
 
-Its attention is bidirectional in every layer.
+Its attention is bidirectional in every layer. Windows are read as z-lab means them, whose drafters these are: a row
+sees `window` - 1 positions before itself, where transformers' masks show it one more.
 """
 
 from services.drafter.checkpoints.recipe import SLIDING, Body, Recipe, read_block_size, read_reach

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding
 
 from services.drafter.checkpoints.tensors import Plan
 from services.drafter.draw import Drawn
@@ -46,11 +47,11 @@ class CandidateSelector:
         ids_SJC, unary_SJC = self._candidates(logits_SJD)
         noise_SJC = _noise(ids_SJC, params, frontiers)
         weights_SJR = self._projection(hidden_SJH.flatten(0, 1)).float().view(sequences, rows, -1)
-        successor_SJCR = self._successor_VR[ids_SJC].float()
+        successor_SJCR = embedding(ids_SJC, self._successor_VR).float()
         taken_S = torch.tensor(anchors)
         taken, shares = [], []
         for row in range(rows):
-            weighted_SR1 = (self._predecessor_VR[taken_S].float() * weights_SJR[:, row])[:, :, None]
+            weighted_SR1 = (embedding(taken_S, self._predecessor_VR).float() * weights_SJR[:, row])[:, :, None]
             scores_SC = unary_SJC[:, row] + (successor_SJCR[:, row] @ weighted_SR1)[:, :, 0]
             # Ids ascend, and argmax takes the first of equal scores.
             best_S1 = (scores_SC + noise_SJC[:, row]).argmax(1, keepdim=True)
