@@ -26,6 +26,7 @@ from services.training.modules.mtp import Mtp
 
 ModelKind = Literal["mtp", "dflash", "dflash2"]
 COPIED = ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
+FINAL_NORM = "norm.weight"
 LAYER = re.compile(r"layers\.(\d+)\.(.+)")
 
 
@@ -167,7 +168,8 @@ def rope_keys(rope: Rope) -> dict[str, Any]:
 def begin(model: nn.Module, target: Checkpoint, layers: int, seed: int) -> None:
     """Draw every weight from `seed`, then take the target's last layers and final norm where shapes fit.
 
-    The projections before the layers begin as means of what they read."""
+    The projections before the layers begin as means of what they read. The final norm begins at half of the target's:
+    as sure as the target, a drafter that knows nothing yet would be wrong at twice the loss."""
     dice = torch.Generator().manual_seed(seed)
     count = len(model.layers) if isinstance(model, Mtp | DFlash) else 0
     for name, parameter in model.named_parameters():
@@ -178,7 +180,7 @@ def begin(model: nn.Module, target: Checkpoint, layers: int, seed: int) -> None:
         if (source := _source(name, layers - count)) in target:
             taken = target.read(source, torch.float32)
             if taken.shape == parameter.shape:
-                parameter.copy_(taken)
+                parameter.copy_(taken / 2 if name == FINAL_NORM else taken)
     projection = model.fc
     assert isinstance(projection, nn.Linear)
     parts = projection.in_features // projection.out_features
@@ -191,7 +193,7 @@ def begin(model: nn.Module, target: Checkpoint, layers: int, seed: int) -> None:
 
 def _source(name: str, offset: int) -> str:
     """The target's name for a parameter of the drafter."""
-    if name == "norm.weight":
+    if name == FINAL_NORM:
         return "model.norm.weight"
     if match := LAYER.fullmatch(name):
         return f"model.layers.{int(match[1]) + offset}.{match[2]}"

@@ -91,11 +91,12 @@ def train_model(
         "target": target.weights_hash,
     }
     run = Run(out, model, frozen, batches, loss, schedule, seed=data.seed, identity=identity)
-    borrowed = Borrowed.read(target_folder, dtype=torch.bfloat16, vocab_size=target.vocab_size)
+    vocabulary = None if ids is None else out / DRAFT_VOCAB
+    if vocabulary:
+        write_json(vocabulary, ids)
+    borrowed = Borrowed.read(target_folder, dtype=torch.bfloat16, vocab_size=target.vocab_size, draft_vocab=vocabulary)
     _descend(run, out / "latest", config, options, borrowed, [shards[index] for index in held_out[: options.samples]])
     _export(out, model, config)
-    if ids is not None:
-        write_json(out / DRAFT_VOCAB, ids)
     measured = _measure(load(options.kind, out, borrowed), shards, held_out, options)
     pictures = plots.plot(out, run.history, measured) if options.plots else []
     facts = _facts(target, shards, usable, run, options, schedule, command)
@@ -228,7 +229,9 @@ def _facts(
         "held out": f"{len(answers) - len(usable):,} answers, by prompt",
         "steps": f"{run.step:,} of {options.sequences} answers each, {run.seconds / 60:.1f} minutes",
         "arithmetic": "bf16 with fp32 weights" if schedule.bf16 else "fp32",
-        "losses over": f"the {options.head_ids:,} most frequent ids" if options.head_ids else "the whole vocabulary",
+        "losses over": f"{options.head_ids:,} ids, to which drafts have to be restricted ({DRAFT_VOCAB})"
+        if options.head_ids
+        else "the whole vocabulary",
         "distillation": f"{options.distil:.0%} of the loss",
         "command": f"`{command}`",
     }

@@ -8,6 +8,7 @@ import pytest
 
 from services.drafter.ngram import NgramDrafter
 from services.drafter.ngram_table import NgramTable
+from services.shipped import flags
 from services.shipped.flags import NGRAM, drafter_flags
 from services.text.files import TokenizerFiles
 from services.training.answer import read_answers
@@ -24,14 +25,28 @@ def table():
 
 def test_the_table_is_for_the_embedded_model(table, embedded_model):
     assert table.tokenizer_hash == TokenizerFiles.read(embedded_model).hash
+    assert drafter_flags(embedded_model)["ngram_table"] == str(NGRAM)
+
+
+def test_models_that_ship_are_loaded_with_the_target_they_were_made_for(embedded_model, tmp_path, monkeypatch):
+    monkeypatch.setattr(flags, "ROOT", tmp_path)
+    monkeypatch.setattr(flags, "DRAFT_VOCAB", tmp_path / "draft_vocab.json")
     assert drafter_flags(embedded_model) == {"ngram_table": str(NGRAM)}
+    (tmp_path / "mtp").mkdir()
+    (tmp_path / "draft_vocab.json").write_text("[1]")
+    assert drafter_flags(embedded_model) == {
+        "ngram_table": str(NGRAM),
+        "mtp": str(tmp_path / "mtp"),
+        "model": str(embedded_model),
+        "draft_vocab": str(tmp_path / "draft_vocab.json"),
+    }
 
 
 def test_a_model_with_another_tokenizer_gets_no_table_and_the_log_says_so(embedded_model, tmp_path, caplog):
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / name).write_bytes((embedded_model / name).read_bytes())
     with caplog.at_level(logging.WARNING):
-        assert drafter_flags(tmp_path) == {}
+        assert "ngram_table" not in drafter_flags(tmp_path)
     assert "another tokenizer" in caplog.text
 
 

@@ -131,5 +131,5 @@ def test_a_module_begins_with_the_targets_last_layers(target, form):
         for name in ("self_attn.q_proj.weight", "mlp.down_proj.weight", "post_attention_layernorm.weight"):
             taken = checkpoint.read(f"model.layers.{layer}.{name}", torch.float32)
             assert torch.equal(model.layers[own].get_parameter(name), taken)
-    assert torch.equal(model.norm.weight, checkpoint.read("model.norm.weight", torch.float32))
+    assert torch.equal(2 * model.norm.weight, checkpoint.read("model.norm.weight", torch.float32))
     assert model.candidate_selector.successor_codebook.abs().max() == 0
