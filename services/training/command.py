@@ -57,6 +57,8 @@ MODEL = [
     option("fp32", bool, False, "Compute in fp32. Default: bf16, with weights in fp32."),
     option("device", str, "cpu", "Where to train: cpu or cuda."),
     option("evaluations", int, 10, "Measurements on the way.", min=0),
+    option("samples", int, 16, "Held-out answers that each of them goes through.", min=1),
+    option("final_samples", int, 100, "Of each kind, at the end.", min=1),
     option("plots", bool, True, "Draw the course of the run; needs the extra `train`."),
 ]
 MTP = [

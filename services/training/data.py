@@ -115,6 +115,10 @@ def _make(target: Target, options: DataOptions, source: Source, making: Making) 
             bar(texts, f"{written / bar.elapsed_s:.0f} tokens/s")
 
         making.run(engine, lanes=options.lanes, progress=progress)
+    if making.left_out:
+        print(
+            f"data: {making.left_out} prompts are empty or longer than most-prompt, and are left out", file=sys.stderr
+        )
     if making.full:
         print(f"data: {options.folder} has {options.most_bytes} bytes, and no more are written", file=sys.stderr)
 

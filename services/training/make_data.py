@@ -30,13 +30,15 @@ class Making:
     """One run over the shards that the folder lacks."""
 
     def __init__(self, folder: ShardFolder, source: Source, most_bytes: int) -> None:
-        """No shard is begun once the folder has `most_bytes`; `full` says so."""
+        """No shard is begun once the folder has `most_bytes`; `full` says so. `left_out` counts prompts of the wrong
+        length."""
         self._folder, self._source = folder, source
         self._most_bytes = most_bytes
         self._batches: dict[int, _Batch] = {}
         self._queue: deque[Task] = deque()
         self._numbers = self._begun()
         self.full = False
+        self.left_out = 0
 
     def run(self, engine: Engine, *, lanes: int, progress: Callable[[int, int], None]) -> None:
         """`progress` is told how many texts and how many of their ids were done since the last time."""
@@ -56,6 +58,7 @@ class Making:
         for number in self._numbers:
             if task := self._source.first(number):
                 return task
+            self.left_out += 1
             self._done(number, None)
         return None
 

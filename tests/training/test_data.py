@@ -237,6 +237,16 @@ def test_no_more_is_written_once_the_folder_is_full(made, capsys):
     assert "no more are written" in capsys.readouterr().err
 
 
+def test_prompts_that_are_too_long_are_left_out_and_counted(made, tmp_path, capsys):
+    target, options = made
+    (tmp_path / "mine.jsonl").write_text("".join(json.dumps({"prompt": "x" * n}) + "\n" for n in (5, 400, 9)))
+    shards = prepare(target, replace(options, folder=tmp_path / "new", prompts=tmp_path / "mine.jsonl"), CAPTURED)
+    assert [sample.answer.prompt_ids for sample in shards] == [
+        target.chats.prompt_ids([{"role": "user", "content": "x" * n}]) for n in (5, 9)
+    ]
+    assert "data: 1 prompts are empty or longer" in capsys.readouterr().err
+
+
 def test_answers_from_a_file_are_read_again_for_their_states(made, tmp_path):
     target, options = made
     rows = [{"prompt_ids": [1, 2, 3], "ids": [4, 5, 6 + n], "temperature": 0.7} for n in range(4)]
