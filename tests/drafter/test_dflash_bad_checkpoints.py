@@ -76,6 +76,8 @@ CONFIGS = {
     ),
     "too few of them": (1, {"special.target_layer_ids": None, "num_target_layers": 3}, ("num_target_layers", 4)),
     "block of one": (1, {"special.block_size": 1}, ("block_size", 2)),
+    "a block without end": (1, {"special.block_size": 10**9}, ("block_size", 256)),
+    "layers without end": (1, {"num_hidden_layers": 10**12, "layer_types": None}, ("num_hidden_layers", 256)),
     "block of none": (1, {"special.block_size": 0}, ("block_size",)),
     "mask below 0": (1, {"special.mask_token_id": -1}, ("mask_token_id", -1)),
     "mask out of range": (1, {"special.mask_token_id": VOCAB}, ("mask_token_id", VOCAB)),

@@ -13,7 +13,7 @@ from tests.drafter.dflash_oracle import ask, feed, opened
 pytestmark = pytest.mark.filterwarnings("ignore:.past_key_values. is deprecated:FutureWarning")
 
 PROMPT = [5, 80, 3, 3, 41, 9, 77, 20, 1, 64, 33]
-COUNT = 60
+COUNT = 40
 
 
 class Run:

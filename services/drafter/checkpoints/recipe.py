@@ -9,6 +9,9 @@ from services.engine.ops.attention import Heads
 from services.engine.ops.rope import Rope
 from services.engine.weights.config import Keys
 
+# More of either is no drafter but a mistake, and would cost memory before it was found out.
+MOST_LAYERS, LARGEST_BLOCK = 256, 256
+
 FULL, SLIDING = "full_attention", "sliding_attention"
 
 
@@ -47,10 +50,13 @@ class Body:
             raise keys.wrong("head_dim", "an even number")
         if "rope_theta" not in keys and "rope_theta" not in keys.table("rope_parameters"):
             raise keys.wrong("rope_theta", "a positive number, here or in rope_parameters")
+        layers = keys.integer("num_hidden_layers")
+        if layers > MOST_LAYERS:
+            raise keys.wrong("num_hidden_layers", f"at most {MOST_LAYERS}")
         return cls(
             hidden_size=keys.integer("hidden_size"),
             mlp_size=keys.integer("intermediate_size"),
-            layers=keys.integer("num_hidden_layers"),
+            layers=layers,
             heads=heads,
             eps=keys.number("rms_norm_eps"),
             rope=read_rope(keys),
@@ -114,8 +120,8 @@ class Recipe:
 
 def read_block_size(keys: Keys, default: int) -> int:
     size = keys.integer("block_size", default)
-    if size < 2:
-        raise keys.wrong("block_size", "at least 2: an anchor and a draft")
+    if not 2 <= size <= LARGEST_BLOCK:
+        raise keys.wrong("block_size", f"from 2, an anchor and a draft, to {LARGEST_BLOCK}")
     return size
 
 
