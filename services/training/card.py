@@ -7,6 +7,7 @@ from services.training.evaluate import Acceptance
 from services.training.files import sha256, write
 
 NAME = "README.md"
+WEIGHTS = "model.safetensors"
 
 
 def write_card(
@@ -17,9 +18,9 @@ def write_card(
     measured: Mapping[str, Acceptance],
     plots: Sequence[str] = (),
 ) -> None:
-    """`facts` and `measured` are shown in their order; every safetensors file of the folder is named with its hash."""
-    files = sorted(folder.glob("*.safetensors"))
-    rows = {**facts, **{f"`{path.name}`": f"{path.stat().st_size} bytes, sha256 `{sha256(path)}`" for path in files}}
+    """`facts` and `measured` are shown in their order; the weights are named with their hash."""
+    path = folder / WEIGHTS
+    rows = {**facts, f"`{WEIGHTS}`": f"{path.stat().st_size} bytes, sha256 `{sha256(path)}`"}
     lines = [f"# {title}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {_cell(value)} |" for name, value in rows.items()]
     lines += ["", "## Acceptance on held-out prompts", ""]

@@ -96,6 +96,11 @@ class Run:
             self._restore()
 
     @property
+    def head_size(self) -> int:
+        """Ids that losses are computed over."""
+        return len(self._frozen.ids_D)
+
+    @property
     def done(self) -> bool:
         return self.total is not None and self.step >= self.total
 

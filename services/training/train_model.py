@@ -229,7 +229,7 @@ def _facts(
         "held out": f"{len(answers) - len(usable):,} answers, by prompt",
         "steps": f"{run.step:,} of {options.sequences} answers each, {run.seconds / 60:.1f} minutes",
         "arithmetic": "bf16 with fp32 weights" if schedule.bf16 else "fp32",
-        "losses over": f"{options.head_ids:,} ids, to which drafts have to be restricted ({DRAFT_VOCAB})"
+        "losses over": f"{run.head_size:,} ids, to which drafts have to be restricted ({DRAFT_VOCAB})"
         if options.head_ids
         else "the whole vocabulary",
         "distillation": f"{options.distil:.0%} of the loss",
