@@ -10,6 +10,8 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
+FORMAT = 2  # of a table that is kept; versions that share a model folder do not overwrite each other's
+
 
 @dataclass(frozen=True, slots=True)
 class Operator:
