@@ -121,7 +121,7 @@ ROUTES: Mapping[str, tuple[Mapping[str, object], Mapping[str, Field]]] = {
         PROMPT,
         OPENAI
         | {
-            "prompt": required("prompt", "", [], [[]], ["a", ""], [-1], [VOCABULARY], [[5], [5, VOCABULARY]]),
+            "prompt": required("prompt", "", [], [""], [[]], ["a", ""], [-1], [VOCABULARY], [[5], [5, VOCABULARY]]),
             "logprobs": Field("integer", (-1, 21)),
         },
     ),

@@ -181,13 +181,33 @@ async def test_prompt_and_output_may_fill_the_context_exactly(gateway):
             assert (error["code"], error["param"]) == ("context_length_exceeded", "max_completion_tokens")
 
 
-async def test_a_model_without_a_chat_template_says_so_and_still_completes_text(gateway):
+async def test_the_newer_name_of_max_tokens_wins_over_the_older(gateway):
+    async with gateway() as peers:
+        assert (await peers.chat(max_tokens=9, max_completion_tokens=5)).status_code == 200
+        assert (await peers.chat(max_tokens=5, max_completion_tokens=None)).status_code == 200
+    assert [call.request.max_tokens for call in peers.target.calls] == [5, 5]
+
+
+async def test_a_model_without_a_chat_template_says_so_and_still_completes_text(gateway, caplog):
     async with gateway(lambda request: [ends("ok")], files=byte_files(template=None)) as peers:
+        assert "tiny has no chat template; chats will be refused" in caplog.messages
         answer = await peers.chat()
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, "messages")
         assert "no chat template" in answer.json()["error"]["message"]
         texts = [message.text async for message in peers.stub.Generate(pb.GenerateRequest(text="hi"))]
     assert "".join(texts) == "ok"
+
+
+async def test_a_chat_of_which_the_template_makes_nothing_is_refused_on_every_face(gateway):
+    empty = [{"role": "user", "content": ""}]
+    async with gateway(files=byte_files(template="{{ messages[0].content }}")) as peers:
+        for answer in (await peers.chat(messages=empty), await peers.messages(messages=empty)):
+            assert answer.status_code == 400
+            assert "messages must give a prompt of at least one token" in answer.json()["error"]["message"]
+        error = await error_of(peers, asked({"chat": pb.Chat(messages=[pb.ChatMessage(role="user")])}))
+        assert (type(error), error.field) == (InvalidRequest, "chat.messages")
+        assert peers.target.calls == []
+        assert (await peers.chat()).status_code == 200
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -102,3 +102,30 @@ async def test_an_answer_that_ends_by_itself_cancels_nothing(gateway):
         for call in peers.target.calls:
             await call.ended.wait()
     assert [call.outcome for call in peers.target.calls] == ["finished"] * 7
+
+
+async def test_requests_that_end_in_every_way_leave_nothing_behind(gateway):
+    """Answered, refused, broken, out of time, left: twenty at once, twice over."""
+    never = asyncio.Event()
+    scripts = [lambda: [says("a"), ends()], lambda: [says("a"), ZeroDivisionError()], lambda: [says("a"), never]]
+
+    def script(request):
+        return scripts[request.prompt_ids[0] - 5]()
+
+    async with gateway(script, own=True, request_timeout_s=1, grace_s=3600) as peers:
+        for _ in range(2):
+            asked = []
+            for number in range(20):
+                fields = {"prompt": [5 + number % 3], "stream": number % 2 == 0, "n": -1 if number % 7 == 0 else 2}
+                asked.append(asyncio.create_task(peers.complete(**fields)))
+            await peers.target.called(10)
+            for leaving in asked[::5]:
+                leaving.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        for call in peers.target.calls:
+            await call.ended.wait()
+        metrics = "tandem_gateway_num_requests 1.0"
+        while "tandem_gateway_num_requests 0.0" not in metrics:
+            metrics = (await peers.http.get("/metrics")).text
+        await asyncio.wait_for(peers.stop(), 60)  # it waits for whatever it believes to be running
+    assert {call.outcome for call in peers.target.calls} == {"finished", "failed", "cancelled"}

@@ -3,6 +3,8 @@
 import pytest
 from tandem.v1 import generation_pb2 as pb
 from tandem.v1 import types_pb2 as types
+from tandem.v1.target_pb2 import TargetServiceGenerateResponse
+from tandem.v1.types_pb2 import Token
 
 from services.wire.codec import FINISH_KINDS, MODES
 from tests.gateway.peers import BODY
@@ -154,3 +156,28 @@ async def test_a_request_may_bring_its_own_id(gateway):
         async for _ in peers.stub.Generate(pb.GenerateRequest(text="hi", request_id="mine")):
             pass
     assert peers.target.calls[0].request.request_id == "mine"
+
+
+async def test_a_client_that_takes_nothing_holds_its_own_rounds_back_and_nobody_elses(gateway):
+    """What is sent ahead of it is bounded by the windows of two connections, however much the target has to say."""
+    sent, big = 0, TargetServiceGenerateResponse(tokens=[Token(id=5)] * 10_000)
+
+    def script(request):
+        nonlocal sent
+        while request.prompt_ids[0] == 5:
+            sent += 1
+            assert sent < 1000, "it never ends"
+            yield big
+        yield ends("Hello")
+
+    async with gateway(script) as peers:
+        asked = pb.GenerateRequest(token_ids=pb.TokenIds(ids=[5]))
+        call = peers.stub.Generate(asked)
+        await call.read()
+        before = -1
+        while sent != before:
+            before = sent
+            answer = await peers.chat()
+            assert answer.json()["choices"][0]["message"]["content"] == "Hello"
+        assert peers.target.calls[0].outcome is None
+        call.cancel()

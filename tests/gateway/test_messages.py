@@ -65,6 +65,17 @@ async def test_an_answer_of_nothing_is_one_empty_block(gateway):
         assert (await peers.messages()).json()["content"] == [{"type": "text", "text": ""}]
 
 
+@pytest.mark.parametrize("said", ["hello", ""])
+async def test_an_answer_may_be_sent_back_as_it_came(gateway, said):
+    """With every null that Anthropic's client writes for what the answer does not have."""
+    async with gateway(lambda request: [ends(said)]) as peers:
+        answer = await peers.anthropic.messages.create(**MESSAGES)
+        blocks = [block.model_dump() for block in answer.content]
+        history = [*MESSAGES["messages"], {"role": "assistant", "content": blocks}, {"role": "user", "content": "on"}]
+        assert (await peers.messages(messages=history)).status_code == 200
+    assert f"<|im_start|>assistant\n{said}<|im_end|>\n<|im_start|>user\non" in prompt_of(peers.target.calls[1])
+
+
 PARTS = [{"type": "text", "text": "Be ", "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "brief."}]
 SYSTEM = [
     {"system": "Be brief."},

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tandem.v1 import generation_pb2 as pb
 from tandem.v1.target_pb2 import Finish
 from tokenizers import Tokenizer as Made
 from tokenizers import decoders, models, normalizers, pre_tokenizers
@@ -48,7 +49,8 @@ async def test_a_character_comes_whole_however_its_bytes_are_spread(gateway, tex
     async with gateway(lambda request: rounds_of(text, sizes)) as peers:
         pieces = contents(frames(await peers.chat(stream=True)))
         whole = (await peers.chat()).json()["choices"][0]["message"]["content"]
-    assert "".join(pieces) == whole == text
+        over_grpc = [message.text async for message in peers.stub.Generate(pb.GenerateRequest(text="hi"))]
+    assert "".join(pieces) == "".join(over_grpc) == whole == text
     assert "�" not in "".join(pieces)
 
 

@@ -1,15 +1,18 @@
 """A drafter comes and goes, is late, or talks nonsense: acceptance changes, and nothing that was late is applied."""
 
 import asyncio
+from collections import Counter
 from itertools import chain, repeat
 
 import pytest
+from tandem.v1.drafter_pb2 import Proposal, Proposals, TurnSequence
 
 from services.errors import Unsupported
 from services.target.link.link import Patience
 from services.target.link.patience import Breaker, Deadline
+from services.target.link.turn import Turn
 from tests.target.harness import HASTY, PATIENT, plain_answer, request, system, tokens, truth_of
-from tests.target.scripted_drafter import ScriptedDrafter
+from tests.target.scripted_drafter import DFLASH, DFLASH2, MTP, NGRAM, ScriptedDrafter
 
 pytestmark = pytest.mark.anyio
 
@@ -68,6 +71,38 @@ async def test_ids_outside_the_vocabulary_never_reach_the_model() -> None:
     assert tokens(updates) == plain_answer(asked)
     assert link.dropped["invalid_id"] > 0
     assert accepted(updates) > 0, "what came before the wrong id is still used"
+
+
+@pytest.mark.parametrize("beyond", [32, 33, 2**31 - 1, 2**32 - 1])
+async def test_a_draft_is_cut_before_the_first_id_that_is_none(beyond: int) -> None:
+    entry = TurnSequence(sequence=1, epoch=1, frontier=5, anchor=3, max_draft_tokens=4)
+    turn, dropped = Turn(1, 0.0, {1: entry}, 32), Counter[str]()
+
+    def read(*ids: int) -> dict:
+        given = Proposal(sequence=1, epoch=1, frontier=5, anchor=3, ids=ids)
+        return turn.read(Proposals(turn=1, proposals=[given]), dropped)
+
+    assert read(0, 31, beyond, 7) == {1: (0, 31)}
+    assert read(beyond, 7) == {}
+    assert dropped["invalid_id"] == 2
+    assert read(0, 31) == {1: (0, 31)}
+
+
+async def test_a_drafter_that_hangs_is_given_up_and_its_next_stream_drafts() -> None:
+    asked = request(PROMPT, 60)
+    drafter = ScriptedDrafter(truth_of([asked]), iter([("right", 3), ("silent", 0)]))
+    async with asyncio.timeout(30), system(drafter, patience=HASTY) as running:
+        updates = await running.answer(asked)
+        assert tokens(updates) == plain_answer(asked)
+        while drafter.requests[-1].WhichOneof("message") != "turn" or len(hellos(drafter)) < 2:
+            assert tokens(await running.answer(asked)) == plain_answer(asked)
+        while not accepted(updates):
+            updates = await running.answer(asked)
+    assert drafter.faults == []
+
+
+def hellos(drafter: ScriptedDrafter) -> list:
+    return [message for message in drafter.requests if message.HasField("hello")]
 
 
 async def test_more_drafts_than_asked_for_are_cut() -> None:
@@ -138,6 +173,64 @@ async def test_mode_none_causes_no_drafter_traffic() -> None:
     assert tokens(updates) == plain_answer(asked)
     assert [message.WhichOneof("message") for message in drafter.requests] == ["hello"]
     assert updates[-1].report.counters.by_origin == {"first": 1, "plain": 19}
+
+
+LOADED = {"ngram": NGRAM, "mtp": MTP, "dflash": DFLASH, "dflash2": DFLASH2}
+
+
+@pytest.mark.parametrize("mode", LOADED)
+async def test_a_mode_causes_no_traffic_for_the_other_drafters_that_are_loaded(mode: str) -> None:
+    asked = request(PROMPT, 20, mode=mode)
+    drafter = ScriptedDrafter(truth_of([asked]), repeat(("right", 3)), modes=tuple(LOADED.values()))
+    async with system(drafter) as running:
+        updates = await running.answer(asked)
+        await running.settled()
+        await drafter.all_closed()
+    assert drafter.faults == [], "its feeds carry the taps of this mode and no others"
+    opens = [message.open for message in drafter.requests if message.HasField("open")]
+    turns = [message.turn for message in drafter.requests if message.HasField("turn")]
+    assert [list(each.modes) for each in opens] == [[LOADED[mode]]]
+    assert {each.mode for turn in turns for each in turn.sequences} == {LOADED[mode]}
+    assert set(updates[-1].report.counters.by_mode) == {mode}
+
+
+async def test_mode_none_beside_loaded_drafters_verifies_nothing_and_asks_nobody() -> None:
+    plain, other = request(PROMPT, 40, mode="none"), request([1, *PROMPT], 40, mode="mtp")
+    drafter = ScriptedDrafter(truth_of([plain, other]), repeat(("right", 3)), modes=tuple(LOADED.values()))
+    async with system(drafter) as running:
+        alone = await running.answer(plain)
+        assert set(running.model.widths[-39:]) == {1}
+        assert [message.WhichOneof("message") for message in drafter.requests] == ["hello"]
+        beside, _ = await asyncio.gather(running.answer(plain), running.answer(other))
+    turns = [message.turn for message in drafter.requests if message.HasField("turn")]
+    assert {each.mode for turn in turns for each in turn.sequences} == {MTP}
+    for updates in (alone, beside):
+        assert tokens(updates) == plain_answer(plain)
+        assert updates[-1].report.counters.by_origin == {"first": 1, "plain": 39}
+        assert updates[-1].report.resolved.mode == "none"
+
+
+@pytest.mark.parametrize("mode", [*LOADED, "auto"])
+async def test_past_the_context_of_a_drafter_decoding_goes_on_plainly_and_says_so(mode: str) -> None:
+    """A prompt that is longer than it, and one that is not when the answer begins."""
+    long, grows = request(range(30), 20, mode=mode), request(range(20), 40, mode=mode)
+    drafter = ScriptedDrafter(truth_of([long, grows]), repeat(("right", 2)), modes=tuple(LOADED.values()))
+    drafter.context_length = 29
+    async with system(drafter) as running:
+        answers = await asyncio.gather(running.answer(long), running.answer(grows))
+        if mode != "auto":
+            strict = request(range(30), 20, mode=mode, strict=True)
+            with pytest.raises(Unsupported, match="context"):
+                await running.answer(strict)
+    assert [tokens(each) for each in answers] == [plain_answer(each) for each in (long, grows)]
+    first, second = (updates[-1].report for updates in answers)
+    assert (first.resolved.mode, first.resolved.reason) == ("none", "context")
+    assert first.counters.by_origin == {"first": 1, "plain": 19}
+    [switch] = second.counters.switches
+    assert (switch.to, switch.reason) == ("none", "context")
+    assert second.counters.total("accepted") > 0
+    asked = [each for message in drafter.requests for each in message.turn.sequences]
+    assert max(each.frontier for each in asked) < drafter.context_length
 
 
 @pytest.mark.parametrize("mode", ["dflash", "dflash2", "mtp"])

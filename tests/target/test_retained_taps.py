@@ -11,6 +11,7 @@ from services.target.taps.needs import Needs
 from services.target.taps.region import Region
 from services.target.taps.taps import Taps
 from services.target.worker import Worker
+from services.wire.limits import MAX_MESSAGE_BYTES
 from tests.target.harness import request
 
 pytestmark = pytest.mark.anyio
@@ -163,6 +164,29 @@ def test_messages_on_their_way_are_bounded_and_go_on_when_they_are_acknowledged(
     assert [feed.start for feed in contexts.feeds(fed)] == [6]
     contexts.confirm(1, 1, 9)
     assert [feed.start for feed in contexts.feeds(fed)] == [9]
+
+
+def test_no_feed_of_a_long_prompt_is_larger_than_a_message_may_be():
+    """Fourteen mebibytes of taps, of 900 positions; and a million ids without any."""
+    hidden_size, count = 4096, 900
+    taps = Taps(size=32 << 20, hidden_size=hidden_size, dtype=torch.bfloat16)
+    contexts, retained = Contexts(taps, ring=False), taps.retain(NEEDS)
+    taps.reserve(retained, count)
+    rows = torch.zeros(count, hidden_size, dtype=torch.bfloat16)
+    taps.write(retained, Forward(logits_RV=rows, taps={1: rows}, hidden_TH=rows), 0, count)
+    long = sequence(retained, count)
+    long.ids = [2**31] * (count + 1)
+    list(contexts.open(long, ("mtp",), NEEDS))
+    feeds = list(contexts.feeds(long))
+    assert contexts.gap(long) == 0
+    assert sum(feed.ByteSize() for feed in feeds) > 14 << 20
+    untapped = sequence(None, 1_000_000)
+    untapped.ids = [2**31] * 1_000_001
+    contexts = Contexts(taps, ring=False)
+    list(contexts.open(untapped, ("ngram",), Needs()))
+    feeds += contexts.feeds(untapped)
+    assert contexts.gap(untapped) == 0
+    assert max(feed.ByteSize() for feed in feeds) < MAX_MESSAGE_BYTES // 8, "a turn may carry some, and other things"
 
 
 async def test_what_is_retained_moves_to_another_region_and_is_written_on_there(taps):

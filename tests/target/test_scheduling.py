@@ -6,9 +6,10 @@ from itertools import repeat
 import pytest
 
 from services.errors import Internal, Overloaded, Unavailable
+from services.target.cut import Cutter
 from services.target.scheduler import Bounds
 from tests.target.harness import BOUNDS, plain_answer, request, system, tokens, truth_of
-from tests.target.scripted_drafter import ScriptedDrafter
+from tests.target.scripted_drafter import DFLASH, DFLASH2, MTP, NGRAM, ScriptedDrafter
 from tests.target.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.anyio
@@ -105,6 +106,40 @@ async def test_a_failing_step_fails_its_sequences_cleanly_and_serves_the_next() 
         assert tokens(await running.answer(request([1, 2, 3], 40))) == plain_answer(request([1, 2, 3], 40))
 
 
+async def test_a_text_that_cannot_be_made_fails_the_step_and_serves_the_next(monkeypatch) -> None:
+    """The bug shows after the model was moved, and while another sequence shares the step."""
+    cut, cuts = Cutter.cut, []
+
+    def fails(cutter, tokens):
+        cuts.append(cutter)
+        if len(cuts) == 5:
+            raise ZeroDivisionError
+        return cut(cutter, tokens)
+
+    monkeypatch.setattr(Cutter, "cut", fails)
+    asked = [request([i, 2, 3], 40) for i in range(2)]
+    drafter = ScriptedDrafter(truth_of(asked), repeat(("right", 3)))
+    async with system(drafter) as running:
+        ends = await asyncio.gather(*map(running.answer, asked), return_exceptions=True)
+        assert [type(end) for end in ends] == [Internal, Internal]
+        await running.settled()
+        assert running.link.open_contexts == 0
+        answers = await asyncio.gather(*map(running.answer, asked))
+        assert [tokens(each) for each in answers] == [plain_answer(each) for each in asked]
+
+
+async def test_a_reader_that_takes_its_time_holds_nobody_up_and_gets_the_rest_at_once() -> None:
+    slow, quick = request([1, 2], 30), request([3, 4], 60)
+    async with system(None) as running:
+        stream = running.rounds.generate(slow)
+        updates = [await anext(stream)]
+        assert tokens(await running.answer(quick)) == plain_answer(quick)
+        updates += [update async for update in stream]
+    assert tokens(updates) == plain_answer(slow)
+    assert len(updates) <= 3, "what waited is one update"
+    assert updates[-1].report.counters.generated == 30
+
+
 async def test_stopping_the_loop_fails_what_still_runs() -> None:
     async with system(None) as running:
         stream = running.rounds.generate(request([1], 200))
@@ -114,12 +149,13 @@ async def test_stopping_the_loop_fails_what_still_runs() -> None:
             pass
 
 
-async def test_five_hundred_requests_with_every_ending_leave_nothing_behind() -> None:
+async def test_five_hundred_requests_with_every_ending_in_every_mode_leave_nothing_behind() -> None:
+    modes = ("auto", "none", "ngram", "mtp", "dflash", "dflash2")
     asked = [
-        request([i % 32, i // 32], 1 + i % 9, stop_ids=[i % 5] if i % 3 else [], mode=("ngram", "none", "auto")[i % 3])
+        request([i % 32, i // 32], 1 + i % 9, stop_ids=[i % 5] if i % 4 else [], mode=modes[i % len(modes)])
         for i in range(500)
     ]
-    drafter = ScriptedDrafter(lambda ids: [1, 2, 3], repeat(("right", 3)))
+    drafter = ScriptedDrafter(lambda ids: [1, 2, 3], repeat(("right", 3)), modes=(NGRAM, MTP, DFLASH, DFLASH2))
     async with system(drafter, bounds=small(max_waiting=500)) as running:
         leaving = [i % 2 if i % 7 == 0 else None for i in range(500)]
         await asyncio.gather(
@@ -127,7 +163,9 @@ async def test_five_hundred_requests_with_every_ending_leave_nothing_behind() ->
         )
         await running.settled()
         assert running.link.open_contexts == 0
+        assert running.link.taps.retained_bytes == 0
         await drafter.all_closed()
+    assert drafter.faults == []
 
 
 async def test_mixed_draft_lengths_and_exits_never_move_another_sequence() -> None:

@@ -74,6 +74,8 @@ class OpenAIBody(Body):
 
 
 class ChatBody(OpenAIBody):
+    """`max_completion_tokens` is the newer name of `max_tokens`, and wins where both are given."""
+
     messages: Annotated[list[Message], Field(min_length=1)]
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
