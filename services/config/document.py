@@ -27,7 +27,8 @@ cache_rows = 8192
 modes = ["ngram"]
 ```
 
-`TANDEM_CACHE` is the folder for prepared models (default: `~/.cache/tandem`).
+`TANDEM_CACHE` is the folder for prepared models, and for what was measured of models whose own folders cannot be
+written (default: `~/.cache/tandem`).
 """
 
 

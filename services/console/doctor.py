@@ -16,6 +16,7 @@ from tandem.v1.target_pb2 import TargetServiceDescribeResponse
 from tandem.v1.types_pb2 import Sampling, Speculation, Stopping
 
 from services.config import ServeSettings, TargetSettings, load
+from services.config.folders import cache_root
 from services.config.settings import EMBEDDED
 from services.config.sources import ROLES
 from services.console.dial import gateway
@@ -109,7 +110,7 @@ def _model(config: Path | None) -> Iterator[Check]:
         return
     what = "model folder"
     try:
-        folder = default_model() if folder == EMBEDDED else folder
+        folder = default_model(cache_root()) if folder == EMBEDDED else folder
         what = "weights"
         Engine.check(folder)
         yield Check("ok", what, f"{folder}: every header fits its config.json")

@@ -23,10 +23,11 @@ class Capacity:
         self.limit = limit
         self.taken = 0
 
-    def take(self) -> None:
-        if self.taken >= self.limit:
-            raise Overloaded(f"{self.limit} sequences are open; no more fit")
-        self.taken += 1
+    def take(self) -> bool:
+        """False when there is no room."""
+        room = self.taken < self.limit
+        self.taken += room
+        return room
 
     def give_back(self) -> None:
         self.taken -= 1
@@ -93,16 +94,17 @@ class FedSequence:
 
 
 class FedSequences:
-    """The open sequences of one stream."""
+    """The open sequences of one stream, and those that found no room."""
 
     def __init__(self, drafters: Mapping[str, AnyDrafter], capacity: Capacity) -> None:
         self._drafters = drafters
         self._capacity = capacity
         self._open: dict[int, FedSequence] = {}
+        self._without: dict[int, int] = {}  # sequence -> epoch
 
     def check(self, request: Open) -> None:
         current = self._open.get(request.sequence)
-        if request.epoch <= (current.epoch if current else 0):
+        if request.epoch <= (current.epoch if current else self._without.get(request.sequence, 0)):
             raise InvalidRequest(f"epoch {request.epoch} has been", field="open.epoch")
         if not request.modes:
             raise InvalidRequest("a sequence is opened for at least one mode", field="open.modes")
@@ -110,15 +112,22 @@ class FedSequences:
             if mode not in self._drafters:
                 raise InvalidRequest(f"{mode} was not welcomed", field="open.modes")
 
-    def open(self, request: Open) -> FedSequence:
-        """A new sequence. The request is checked, and an earlier epoch closed."""
-        self._capacity.take()
+    def open(self, request: Open) -> FedSequence | None:
+        """A new sequence; None when other streams have taken all room. The request is checked, and an earlier epoch
+        closed."""
+        if len(self._open) + len(self._without) >= self._capacity.limit:
+            raise Overloaded(f"{self._capacity.limit} sequences are open; no more fit")
+        if not self._capacity.take():
+            self._without[request.sequence] = request.epoch
+            return None
         sequence = FedSequence(request, {mode: self._drafters[mode] for mode in request.modes})
         self._open[sequence.id] = sequence
         return sequence
 
     def find(self, id: int, epoch: int, *, field: str) -> FedSequence | None:
-        """The open sequence; None when the message is of an epoch that is over."""
+        """The open sequence; None when the message is of an epoch that is over, or of one that found no room."""
+        if id in self._without and epoch <= self._without[id]:
+            return None
         sequence = self._open.get(id)
         if sequence is None or epoch > sequence.epoch:
             raise InvalidRequest(f"sequence {id} is not open in epoch {epoch}", field=field)
@@ -126,6 +135,7 @@ class FedSequences:
 
     def close(self, id: int) -> FedSequence | None:
         """The sequence that was open; its contexts are to be freed."""
+        self._without.pop(id, None)
         sequence = self._open.pop(id, None)
         if sequence is not None:
             sequence.is_open = False

@@ -98,6 +98,7 @@ class Behind:
     sequence: int
     epoch: int
     fed: int
+    no_room: bool = False
 
 
 Response = Welcome | Proposals | Ack | Behind

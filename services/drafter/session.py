@@ -119,7 +119,10 @@ class Session:
     def _open(self, request: Open) -> None:
         self._sequences.check(request)
         self._close(request.sequence)
-        self._compute.later(self._sequences.open(request).make)
+        if sequence := self._sequences.open(request):
+            self._compute.later(sequence.make)
+        else:
+            self._notices[request.sequence] = Behind(request.sequence, request.epoch, 0, no_room=True)
 
     def _close(self, id: int) -> None:
         if sequence := self._sequences.close(id):

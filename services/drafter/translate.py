@@ -122,7 +122,9 @@ def response_of(response: Response) -> pb.DraftResponse:
             ack = pb.Ack(sequence=response.sequence, epoch=response.epoch, fed=response.fed)
             return pb.DraftResponse(ack=ack)
         case Behind():
-            behind = pb.Behind(sequence=response.sequence, epoch=response.epoch, fed=response.fed)
+            behind = pb.Behind(
+                sequence=response.sequence, epoch=response.epoch, fed=response.fed, no_room=response.no_room
+            )
             return pb.DraftResponse(behind=behind)
         case Welcome():
             refusals = [

@@ -28,6 +28,7 @@ from services.gateway.prompt import encode, prompt_ids
 from services.gateway.report import summed
 from services.gateway.request import GenerationRequest, drawn_seed
 from services.gateway.targets import Served, Target
+from services.wire.trace import Trace
 
 
 class Generator:
@@ -49,10 +50,10 @@ class Generator:
         """A generation that starts now would be served."""
         return self.target.ready and not self.draining
 
-    def start(self, request: GenerationRequest, *, timeout_s: float | None = None) -> "Generation":
-        """Nothing happens before the first delta is asked for."""
+    def start(self, request: GenerationRequest, *, timeout_s: float | None = None, trace: Trace = ()) -> "Generation":
+        """Nothing happens before the first delta is asked for. `trace` goes to the target with every call."""
         allowed = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
-        return Generation(self, request, deadline=asyncio.get_running_loop().time() + allowed)
+        return Generation(self, request, deadline=asyncio.get_running_loop().time() + allowed, trace=trace)
 
     async def count(self, request: GenerationRequest) -> int:
         """Tokens of the prompt, whether they fit the context or not."""
@@ -94,7 +95,7 @@ class Generation:
     served: Served
     prompt_tokens: int | None = None
 
-    def __init__(self, generator: Generator, request: GenerationRequest, *, deadline: float) -> None:
+    def __init__(self, generator: Generator, request: GenerationRequest, *, deadline: float, trace: Trace) -> None:
         self.request = request
         self.choices = request.n
         self.deltas = self._deltas()
@@ -102,6 +103,7 @@ class Generation:
         self._generator = generator
         self._target = generator.target
         self._deadline = deadline
+        self._trace = trace
         self._seed = drawn_seed() if request.seed is None else request.seed
         self._rounds: Interleaved[TargetServiceGenerateResponse] | None = None
 
@@ -164,7 +166,7 @@ class Generation:
         timeout_s = self._deadline - asyncio.get_running_loop().time()
         finished = False
         try:
-            async with aclosing(self._target.generate(ask, timeout_s=timeout_s)) as rounds:
+            async with aclosing(self._target.generate(ask, timeout_s=timeout_s, trace=self._trace)) as rounds:
                 async for round in rounds:
                     if not finished:
                         finished = round.HasField("finish")

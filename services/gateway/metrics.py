@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from tandem.v1.target_pb2 import TargetServiceDescribeResponse
 from tandem.v1.types_pb2 import SpeculationReport
 
 from services.errors import InvalidRequest, UnknownModel, Unsupported
 from services.gateway.choice import Delta
 from services.gateway.finish import reason
+from services.gateway.target_metrics import TargetMetrics
 from services.wire.codec import MODES
 
 TOKEN_S = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5, 5, 10)
@@ -19,7 +19,7 @@ REQUEST_S = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 7.5, 10, 15, 20, 3
 
 
 class Metrics:
-    """Everything counted goes to `registry`, and is read there."""
+    """Everything counted goes to `registry`, and is read there; so is what `target` was last told."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
@@ -27,14 +27,13 @@ class Metrics:
         def counter(name: str, help: str, *labels: str) -> Counter:
             return Counter(f"tandem_{name}", help, labels, registry=registry)
 
-        def gauge(name: str, help: str, *labels: str) -> Gauge:
-            return Gauge(f"tandem_{name}", help, labels, registry=registry)
-
         def histogram(name: str, help: str, buckets: tuple[float, ...]) -> Histogram:
             return Histogram(f"tandem_{name}", help, buckets=buckets, registry=registry)
 
         self.finished = counter("request_success", "Sequences that ended, by why.", "finished_reason")
-        self.running = gauge("num_requests_running", "Requests that are being answered, waiting ones among them.")
+        self.answering = Gauge(
+            "tandem_gateway_num_requests", "Requests that this gateway is answering.", registry=registry
+        )
         self.prompt_tokens = counter("prompt_tokens", "Tokens of prompts; once, however many choices share one.")
         self.generation_tokens = counter("generation_tokens", "Tokens generated.")
         self.first = histogram("time_to_first_token_seconds", "From a request to its first tokens.", FIRST_S)
@@ -49,17 +48,15 @@ class Metrics:
         self.accepted_at = counter(
             "spec_decode_num_accepted_tokens_per_pos", "The same, by place in the draft.", "drafter", "position"
         )
-        self.target_up = gauge("target_up", "1 while a generation would work.")
-        self.exact = gauge("exact", "1 where no drafter can change a token.")
-        self.drafter_up = gauge("drafter_up", "1 while the target can use the drafter.", "drafter")
-        self.served = gauge("target_info", "What is served, as labels.", "model_name", "dtype", "fingerprint")
+        self.target = TargetMetrics()
+        registry.register(self.target)
 
     @contextmanager
     def account(self, choices: int) -> Iterator["Account"]:
         """Of one request, while it is answered."""
         account = Account(self)
         why: str | None = "abort"  # unless it fails, who does not read to the end has left
-        self.running.inc()
+        self.answering.inc()
         try:
             yield account
         except (InvalidRequest, Unsupported, UnknownModel):
@@ -69,20 +66,8 @@ class Metrics:
             why = "error"
             raise
         finally:
-            self.running.dec()
+            self.answering.dec()
             account.close(unfinished=choices - account.finished, why=why)
-
-    def describe(self, target: TargetServiceDescribeResponse | None) -> None:
-        """What the target says of itself just now; None when it says nothing."""
-        self.target_up.set(target is not None)
-        for labelled in self.drafter_up, self.served:
-            labelled.clear()
-        if target is None:
-            return
-        self.exact.set(target.exact)
-        self.served.labels(target.model, target.dtype, target.fingerprint).set(1)
-        for drafter in target.drafters:
-            self.drafter_up.labels(MODES.name(drafter.mode)).set(drafter.up and not drafter.refusal)
 
 
 class Account:

@@ -36,7 +36,7 @@ def probe_routes(generator: Generator) -> APIRouter:
 
     @routes.get("/metrics")
     async def metrics(request: Request) -> Response:
-        generator.metrics.describe(await generator.target.look())
+        generator.metrics.target.described = await generator.target.look()
         encode, media_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(generator.metrics.registry), headers={"Content-Type": media_type})
 

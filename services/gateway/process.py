@@ -12,6 +12,7 @@ from services.gateway.app import PING_S, create_app
 from services.gateway.generate import Generator
 from services.gateway.http import http_serving
 from services.gateway.metrics import Metrics
+from services.gateway.rest.body import Limits
 from services.gateway.servicer import Servicer
 from services.gateway.targets import Target
 from services.wire.clients import target_channel
@@ -41,7 +42,8 @@ async def open_gateway(settings: GatewaySettings) -> AsyncIterator[Addresses]:
         ProcessCollector(registry=registry)
         metrics = Metrics(registry)
         generator = Generator(target, metrics, max_choices=settings.max_choices, timeout_s=settings.request_timeout_s)
-        app = create_app(generator, max_body_bytes=settings.max_body_bytes, ping_s=PING_S)
+        limits = Limits(settings.max_body_bytes, settings.upload_timeout_s)
+        app = create_app(generator, limits=limits, ping_s=PING_S)
         services = [generation_service(Servicer(generator))]
         async with (
             serving(settings.grpc_listen, services, grace_s=settings.grace_s) as grpc_server,

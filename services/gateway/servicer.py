@@ -13,6 +13,7 @@ from services.gateway.choice import Delta, End
 from services.gateway.generate import Generator
 from services.gateway.messages import request_of
 from services.text.tokenizer import Tokenizer
+from services.wire.trace import trace_of
 
 
 class Servicer(GenerationServiceServicer):
@@ -23,7 +24,9 @@ class Servicer(GenerationServiceServicer):
         self, request: pb.GenerateRequest, context: "grpc.aio.ServicerContext[object, object]"
     ) -> AsyncGenerator[pb.GenerateResponse, None]:
         asked = request_of(request)
-        generation = self._generator.start(asked, timeout_s=context.time_remaining())
+        generation = self._generator.start(
+            asked, timeout_s=context.time_remaining(), trace=trace_of(context.invocation_metadata() or ())
+        )
         async with aclosing(generation.deltas) as deltas:
             async for delta in deltas:
                 if delta.end and not asked.stats:

@@ -19,6 +19,7 @@ from services.text.template import ChatTemplate
 from services.text.tokenizer import Tokenizer
 from services.wire.clients import before_retrying
 from services.wire.status import raising
+from services.wire.trace import Trace
 
 log = logging.getLogger(__name__)
 
@@ -99,10 +100,10 @@ class Target:
         return None
 
     async def generate(
-        self, ask: pb.TargetServiceGenerateRequest, *, timeout_s: float
+        self, ask: pb.TargetServiceGenerateRequest, *, timeout_s: float, trace: Trace
     ) -> AsyncGenerator[pb.TargetServiceGenerateResponse, None]:
         """The rounds of one sequence. Closing this early cancels the call."""
-        call = self._stub.Generate(ask, timeout=timeout_s)
+        call = self._stub.Generate(ask, timeout=timeout_s, metadata=trace)
         try:
             with raising():
                 async for message in call:

@@ -12,6 +12,7 @@ from services.gateway.interleave import Interleaved
 from services.gateway.report import summed
 from services.gateway.request import GenerationRequest
 from services.gateway.targets import Served
+from services.wire.trace import Trace
 
 
 class Together:
@@ -20,19 +21,20 @@ class Together:
 
     served: Served
 
-    def __init__(self, generator: Generator, requests: Sequence[GenerationRequest]) -> None:
+    def __init__(self, generator: Generator, requests: Sequence[GenerationRequest], *, trace: Trace) -> None:
         self.request = requests[0]
         self.choices = sum(request.n for request in requests)
         self.deltas = self._deltas()
         self._generator = generator
         self._requests = requests
+        self._trace = trace
 
     async def _deltas(self) -> AsyncGenerator[Delta, None]:
         if len(self._requests) > 1:  # nothing runs for the first prompt when the last is refused
             served = await self._generator.target.served()
             for request in self._requests:
                 check(request, served.description, max_choices=self._generator.max_choices)
-        generations = [self._generator.start(request) for request in self._requests]
+        generations = [self._generator.start(request, trace=self._trace) for request in self._requests]
         starts = [0, *accumulate(request.n for request in self._requests)]
         ends: dict[int, End] = {}
         deltas = Interleaved([generation.deltas for generation in generations])

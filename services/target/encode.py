@@ -6,8 +6,9 @@ from tandem.v1 import target_pb2, types_pb2
 
 from services.target.counters import ORIGINS, Counters
 from services.target.cut import Finish
+from services.target.link.link import DrafterLink
 from services.target.report import Report
-from services.target.scheduler import Scheduler
+from services.target.rounds import Rounds
 from services.target.sink import Kept, Update
 from services.wire.codec import FINISH_KINDS, MODES, REASONS
 from services.wire.codec import ORIGINS as ORIGIN_NAMES
@@ -30,7 +31,8 @@ def update(value: Update, exactness: Exactness) -> target_pb2.TargetServiceGener
     )
 
 
-def load(scheduler: Scheduler, totals: Counters) -> target_pb2.Load:
+def load(rounds: Rounds, link: DrafterLink) -> target_pb2.Load:
+    scheduler, totals, spent = rounds.scheduler, rounds.totals, rounds.spent
     return target_pb2.Load(
         running=len(scheduler.running),
         waiting=len(scheduler.waiting),
@@ -43,6 +45,13 @@ def load(scheduler: Scheduler, totals: Counters) -> target_pb2.Load:
             )
             for mode, counts in totals.by_mode.items()
         ],
+        rounds=spent.rounds,
+        turns=link.turns,
+        draft_seconds=spent.draft_s,
+        verify_seconds=spent.verify_s,
+        skipped=spent.skipped + link.skipped,
+        dropped=+link.dropped,
+        contexts=link.open_contexts,
     )
 
 

@@ -10,6 +10,7 @@ from tandem.v1.drafter_pb2 import Hello
 from tandem.v1.target_pb2 import Limits
 from tandem.v1.types_pb2 import Sampling
 
+from services.config.folders import cache_root
 from services.config.settings import TargetSettings
 from services.engine.engine import Engine
 from services.target.admission import Admission
@@ -48,7 +49,7 @@ async def run(settings: TargetSettings) -> None:
         serving(settings.listen, [target_service(servicer)], grace_s=settings.grace_s) as server,
     ):
         announce("target", server.address)
-        engine = await worker.run(partial(_load, settings, tokenizer))
+        engine = await worker.run(partial(load, settings, tokenizer))
         link = DrafterLink(settings.drafter, _hello(settings, engine, files), _patience(settings))
         rounds = Rounds(engine, tokenizer, link, worker, _bounds(settings))
         servicer.serving = Serving(
@@ -67,7 +68,9 @@ async def run(settings: TargetSettings) -> None:
     worker.close()
 
 
-def _load(settings: TargetSettings, tokenizer: Tokenizer) -> Engine:
+def load(settings: TargetSettings, tokenizer: Tokenizer) -> Engine:
+    """The engine that the settings ask for. What it measures of a model whose folder cannot be written is kept in the
+    user's cache."""
     return Engine.load(
         settings.model,
         dtype=DTYPES[settings.dtype],
@@ -76,6 +79,7 @@ def _load(settings: TargetSettings, tokenizer: Tokenizer) -> Engine:
         max_sequences=settings.max_sequences,
         vocab_size=tokenizer.vocab_size,
         context=settings.context,
+        cache=cache_root(),
         progress=Progress(),
     )
 

@@ -7,12 +7,13 @@ at round boundaries only.
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncGenerator, Mapping
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import partial
 
 from services.engine.sampling import Rules
 from services.errors import Internal, TandemError, Unavailable, Unsupported
-from services.target.counters import Counters
+from services.target.counters import Counters, Spent
 from services.target.cut import Cutter
 from services.target.link.link import DraftAsk, DrafterLink
 from services.target.model import Model
@@ -30,12 +31,23 @@ log = logging.getLogger(__name__)
 
 
 class Rounds:
-    """All running generations of one model. `totals` counts over all that ran."""
+    """All running generations of one model. `totals` counts over all that ran, `spent` what their rounds took."""
 
-    def __init__(self, model: Model, tokenizer: Tokenizer, link: DrafterLink, worker: Worker, bounds: Bounds) -> None:
+    def __init__(
+        self,
+        model: Model,
+        tokenizer: Tokenizer,
+        link: DrafterLink,
+        worker: Worker,
+        bounds: Bounds,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self._model, self._tokenizer, self._link, self._worker = model, tokenizer, link, worker
         self.scheduler = Scheduler(model, bounds)
         self.totals = Counters()
+        self.spent = Spent()
+        self._clock = clock
         self._numbers = itertools.count(1)
         self._work = asyncio.Event()
 
@@ -91,6 +103,7 @@ class Rounds:
 
     async def _round(self) -> None:
         works = await self._plan()
+        began = self._clock()
         try:
             outcome = await self._worker.run(partial(step, self._model, works))
         except Exception as error:
@@ -99,6 +112,9 @@ class Rounds:
             for work in works:
                 self._fail(work.sequence, error if isinstance(error, TandemError) else Internal("the step failed"))
             return
+        finally:
+            self.spent.rounds += 1
+            self.spent.verify_s += self._clock() - began
         for progress in outcome:
             self._publish(progress)
 
@@ -118,11 +134,18 @@ class Rounds:
         asks = []
         for sequence in decoding:
             assert sequence.current is not None, "decided at the start of the round"
+            if reason := sequence.current.reason:
+                self.spent.skipped[reason] += 1
             # A round emits one token more than it drafts, so the limit also keeps blocks inside the reserved rows.
             length = min(sequence.current.max_draft_tokens, sequence.remaining - 1)
             if length > 0:
                 asks.append(DraftAsk(sequence, sequence.current.mode, length))
-        return await self._link.draft(asks) if asks else {}
+        if not asks:
+            return {}
+        began = self._clock()
+        drafts = await self._link.draft(asks)
+        self.spent.draft_s += self._clock() - began
+        return drafts
 
     def _decide(self, request: Request, context: int) -> Decision:
         return decide(request.speculation, context, self._link.drafters)

@@ -64,7 +64,7 @@ class Servicer(TargetServiceServicer):
             default_sampling=admission.defaults,
             limits=admission.limits,
             drafters=_drafters(serving.link),
-            load=encode.load(serving.rounds.scheduler, serving.rounds.totals),
+            load=encode.load(serving.rounds, serving.link),
         )
 
     async def GetTokenizer(

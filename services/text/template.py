@@ -9,6 +9,7 @@ from jinja2 import nodes
 
 from services.errors import BadCheckpoint, InvalidRequest, TandemError
 from services.text import special
+from services.text.controls import Pieces
 from services.text.files import TokenizerFiles
 from services.text.provenance import divide
 from services.text.sandbox import SECONDS, Clock, Refused, Sandbox
@@ -46,13 +47,26 @@ class ChatTemplate:
         tokenizer: Tokenizer,
         messages: Sequence[Mapping[str, Any]],
         /,
+        **given: Any,  # noqa: ANN401
+    ) -> list[int]:
+        """The ids of `pieces`."""
+        try:
+            return tokenizer.encode_pieces(self.pieces(tokenizer, messages, **given))
+        except TandemError as error:
+            raise InvalidRequest(str(error), field="messages") from error
+
+    def pieces(
+        self,
+        tokenizer: Tokenizer,
+        messages: Sequence[Mapping[str, Any]],
+        /,
         *,
         add_generation_prompt: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
         **kwargs: object,
-    ) -> list[int]:
-        """The ids transformers gives, except that no text in `messages`, `tools` or `kwargs` becomes control.
-        InvalidRequest when the template refuses, fails or takes too long."""
+    ) -> Pieces:
+        """What makes, encoded, the ids that transformers gives, except that no text in `messages`, `tools` or `kwargs`
+        becomes control. InvalidRequest when the template refuses, fails or takes too long."""
         template = self._templates.get("tool_use") if tools is not None else None
         clock = Clock(datetime.now(), self._seconds)
         given = {
@@ -67,7 +81,7 @@ class ChatTemplate:
             return self._sandbox.render(template or self._templates["default"], self._tokens | dict(values), clock)
 
         try:
-            return tokenizer.encode_pieces(divide(tokenizer.controls, render, given, self._sought))
+            return divide(tokenizer.controls, render, given, self._sought)
         except TandemError as error:
             raise InvalidRequest(str(error), field="messages") from error
         except Refused as error:

@@ -10,6 +10,7 @@ import tokenizers
 from services.errors import BadCheckpoint, InvalidRequest
 from services.text import decoding, special
 from services.text.controls import Control, Controls, Pieces
+from services.text.fewest import Fewest
 from services.text.files import REQUIRED, TokenizerFiles
 
 
@@ -50,6 +51,8 @@ class Tokenizer:
         )
         self._decoder = _state(self._inner.decoder)
         self.stages = decoding.stages(self._decoder)
+        longest = max((len(self.token_bytes(id)) for id in range(self.vocab_size)), default=1)
+        self.fewest = Fewest(self._inner, longest)
         # Stands where a control token stands while the text around is encoded; nobody outside can spell it.
         self._seam = f"\U0010f5ea{secrets.token_hex(16)}\U0010f5ea"
         self._seal(self._inner)

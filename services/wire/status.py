@@ -34,6 +34,7 @@ from services.errors import (
     UnknownModel,
     Unsupported,
 )
+from services.wire.trace import PARENT, trace_of
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +145,8 @@ async def reported(context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncIterat
         raise
     except Exception as error:  # never BaseException: a cancelled call must stay cancelled
         if type(error) not in TABLE or isinstance(error, Internal):
-            log.exception("a call failed")
+            trace = dict(trace_of(context.invocation_metadata() or ()))
+            log.exception("a call failed%s", f" (traceparent {trace[PARENT]})" if trace else "")
         await context.abort_with_status(rpc_status.to_status(status_of(error)))
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from services.drafter.interface import Feed
 from services.drafter.messages import Proposals
-from services.errors import InvalidRequest, Overloaded
+from services.errors import InvalidRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -89,23 +89,6 @@ async def test_a_cancelled_stream_frees_what_is_open_behind_the_running_job(draf
             await serving
         assert drafting.capacity.taken == 0
     assert drafter.open_contexts == 0
-
-
-async def test_more_sequences_than_fit_are_refused_and_a_closed_one_makes_room(drafter, streaming):
-    async with streaming(drafter, streams=3, max_contexts=2) as (drafting, first, second, third):
-        for stream in (first, second):
-            stream.open(1)
-            stream.turn(1, stream.entry(1, 0, 1))
-            await stream.receive()
-        third.open(1)
-        with pytest.raises(Overloaded):
-            await third.receive()
-        first.close(1)
-        first.open(2)
-        first.turn(2, first.entry(2, 0, 2))
-        (answer,) = await first.receive()
-        assert answer.proposals[0].draft.ids == (2,)
-        assert drafting.capacity.taken == 2
 
 
 async def test_streams_are_independent(drafter, streaming):

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from services.engine.engine import Engine
 from services.errors import BadCheckpoint, BadConfig
+from tests.engine.bad import WEIGHTS, edit_tensors, refuses
 from tests.engine.tiny import CONFIG, edit_config, feed, tokens, write
 
-WEIGHTS = "model.safetensors"
 Q = "model.layers.1.self_attn.q_proj.weight"
 
 
@@ -27,26 +27,6 @@ def folder(tmp_path):
 def sharded(tmp_path):
     write(tmp_path, num_hidden_layers=2, shards="60KB")
     return tmp_path
-
-
-def refuses(folder, *words):
-    """`check` and `load` refuse alike, naming `words`."""
-    with pytest.raises(BadCheckpoint) as refusal:
-        Engine.check(folder)
-    with pytest.raises(BadCheckpoint):
-        Engine.load(folder, dtype=torch.float32, cache_rows=64)
-    for word in words:
-        assert word in str(refusal.value)
-
-
-def edit_tensors(folder, **values):
-    """None drops a tensor. Names are written with __ for dots."""
-    tensors = load_file(folder / WEIGHTS)
-    for name, value in values.items():
-        tensors.pop(name.replace("__", "."), None)
-        if value is not None:
-            tensors[name.replace("__", ".")] = value
-    save_file(tensors, folder / WEIGHTS)
 
 
 def test_a_missing_tensor_is_named(folder):

@@ -18,6 +18,7 @@ from services.engine.numerics.probe import search, specimen
 from services.engine.ops.attention import Heads
 from services.engine.ops.linear import Linear, can_pack
 from services.engine.ops.plan import AttentionPlan, Operator, RowPlan, Table
+from services.engine.ops.pointwise import HeadNorm
 from tests.engine.tiny import feed, tokens, write
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "fp32"])
@@ -117,6 +118,19 @@ def test_the_whole_model_is_found_out_when_padding_is_removed(folder, monkeypatc
     assert engine.numerics.exact
     assert engine._multiple > 1
     engine._multiple = 1
+    assert not check(engine)
+
+
+def test_a_norm_of_heads_has_a_plan_of_its_own(tmp_path, monkeypatch):
+    """One that rounds otherwise from 20 rows on is cut, and found out when it is not."""
+    write(tmp_path, family="qwen3", head_dim=16)
+    plain = HeadNorm._op
+    monkeypatch.setattr(HeadNorm, "_op", lambda self, x_TND: plain(self, x_TND) * (1 + 1e-6 * (len(x_TND) > 19)))
+    engine = load(tmp_path)
+    assert engine.numerics.exact
+    assert engine.numerics.table.rows["head_norm 96x16"].most == 19
+    assert check(engine)
+    monkeypatch.setattr(RowPlan, "__call__", lambda self, op, x_TI: op(x_TI))
     assert not check(engine)
 
 

@@ -28,6 +28,17 @@ SIZES = {
         "attention_bias": True,
         "mlp_bias": True,
     },
+    "heads that are normalised": {"family": "qwen3"},
+    "long sums and heads that are normalised": {
+        "family": "qwen3",
+        "hidden_size": 72,
+        "head_dim": 128,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 2,
+        "attention_bias": True,
+    },
 }
 
 

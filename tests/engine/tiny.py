@@ -1,11 +1,11 @@
-"""Small random Llama checkpoints, written by transformers, and ways to run an engine on them."""
+"""Small random checkpoints of each family, written by transformers, and ways to run an engine on them."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from services.engine.batch import Block, Forward
 from services.engine.cache.slots import Slot
@@ -21,12 +21,16 @@ CONFIG = {
     "max_position_embeddings": 700,
     "rms_norm_eps": 1e-5,
 }
+FAMILIES = {"llama": (LlamaConfig, LlamaForCausalLM, {}), "qwen3": (Qwen3Config, Qwen3ForCausalLM, {"head_dim": 24})}
 
 
-def write(folder: Path, *, shards: str = "5GB", dtype: torch.dtype = torch.float32, **config) -> LlamaForCausalLM:
+def write(
+    folder: Path, *, family: str = "llama", shards: str = "5GB", dtype: torch.dtype = torch.float32, **config
+) -> PreTrainedModel:
     """Every parameter is noise, norms and biases too, so that none can be forgotten unnoticed."""
     generator = torch.Generator().manual_seed(5)
-    oracle = LlamaForCausalLM(LlamaConfig(**CONFIG | config)).eval()
+    config_class, model_class, own = FAMILIES[family]
+    oracle = model_class(config_class(**CONFIG | own | config)).eval()
     with torch.no_grad():
         for name, parameter in oracle.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)

@@ -85,6 +85,7 @@ class Call:
 
     request: pb.TargetServiceGenerateRequest
     time_remaining: float | None
+    metadata: dict[str, str]
     outcome: str | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -132,7 +133,7 @@ class ScriptedTarget(TargetServiceServicer):
             await self._called.wait_for(lambda: len(self.calls) >= times)
 
     async def Generate(self, request, context):
-        call = Call(request, context.time_remaining())
+        call = Call(request, context.time_remaining(), dict(context.invocation_metadata()))
         self.calls.append(call)
         async with self._called:
             self._called.notify_all()

@@ -12,6 +12,7 @@ from tandem.v1.types_pb2 import Token
 from services.gateway.app import create_app
 from services.gateway.generate import Generator
 from services.gateway.metrics import Metrics
+from services.gateway.rest.body import Limits
 from services.gateway.targets import Target
 from services.wire.clients import target_channel
 from tests.gateway.peers import BODY, frames
@@ -180,7 +181,7 @@ async def test_a_slow_client_holds_the_target_back(gateway):
     scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "query_string": b"", "headers": JSON}
     async with gateway(script) as peers, target_channel(peers.target_server.address) as channel:
         generator = Generator(Target(channel), Metrics(CollectorRegistry()), max_choices=1, timeout_s=600)
-        app = create_app(generator, max_body_bytes=1000, ping_s=600)
+        app = create_app(generator, limits=Limits(1000, 600), ping_s=600)
         chat = asyncio.create_task(app(scope, receive, send))
         await taken.wait()
         before = -1

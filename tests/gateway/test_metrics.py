@@ -6,6 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tandem.v1 import generation_pb2 as pb
 from tandem.v1 import types_pb2 as types
+from tandem.v1.target_pb2 import Load
 
 from services.errors import Internal
 from tests.gateway.peers import PROMPT, frames
@@ -49,7 +50,7 @@ async def test_a_request_is_counted_by_its_tokens_and_by_why_each_choice_ended(g
     assert counted["request_success_total", "length"] == 2
     assert counted["prompt_tokens_total",] == answer["usage"]["prompt_tokens"]
     assert counted["generation_tokens_total",] == answer["usage"]["completion_tokens"] == 7
-    assert counted["num_requests_running",] == 0
+    assert counted["gateway_num_requests",] == 0
     assert counted["time_to_first_token_seconds_count",] == 1
     assert counted["inter_token_latency_seconds_count",] == 3
     assert counted["request_time_per_output_token_seconds_count",] == 3
@@ -103,8 +104,8 @@ async def test_who_leaves_is_an_abort_and_what_came_until_then_counts(gateway):
         async with peers.http.stream("POST", "/v1/completions", json=PROMPT | {"stream": True}) as response:
             lines = response.aiter_lines()
             await anext(lines)
-            assert (await read(peers))["num_requests_running",] == 1
-        while (counted := await read(peers))["num_requests_running",]:
+            assert (await read(peers))["gateway_num_requests",] == 1
+        while (counted := await read(peers))["gateway_num_requests",]:
             pass
     assert counted["request_success_total", "abort"] == 1
     assert counted["generation_tokens_total",] == 1
@@ -118,7 +119,7 @@ async def test_an_error_of_ours_counts_and_a_refusal_does_not(gateway):
         await peers.messages(model="other")
         counted = await read(peers)
     assert {key[1]: value for key, value in counted.items() if key[0] == "request_success_total"} == {"error": 1}
-    assert counted["num_requests_running",] == 0
+    assert counted["gateway_num_requests",] == 0
 
 
 async def test_what_is_served_shows_and_follows_the_target(gateway):
@@ -134,7 +135,38 @@ async def test_what_is_served_shows_and_follows_the_target(gateway):
     assert (before["drafter_up", "ngram"], before["drafter_up", "mtp"]) == (1, 0)
     assert (after["exact",], after["drafter_up", "ngram"]) == (0, 0)
     assert gone["target_up",] == 0
-    assert not any(key[0] in ("drafter_up", "target_info") for key in gone)
+    assert not any(key[0] in ("exact", "drafter_up", "target_info", "num_requests_running") for key in gone)
+
+
+async def test_what_the_target_does_shows_under_the_names_of_others(gateway):
+    async with gateway(own=True) as peers:
+        peers.target.description.load.CopyFrom(
+            Load(
+                running=3,
+                waiting=2,
+                free_rows=25,
+                cache_rows=100,
+                rounds=40,
+                turns=30,
+                draft_seconds=0.5,
+                verify_seconds=2.5,
+                skipped={"context": 4, "nothing_proposed": 5},
+                dropped={"stale": 6},
+                contexts=2,
+            )
+        )
+        counted = await read(peers)
+        peers.target.description.load.Clear()
+        again = await read(peers)
+    assert (counted["num_requests_running",], counted["num_requests_waiting",]) == (3, 2)
+    assert (counted["cache_rows",], counted["cache_rows_used",], counted["kv_cache_usage_perc",]) == (100, 75, 0.75)
+    assert counted["drafter_contexts",] == 2
+    assert (counted["draft_seconds_count",], counted["draft_seconds_sum",]) == (30, 0.5)
+    assert (counted["verify_seconds_count",], counted["verify_seconds_sum",]) == (40, 2.5)
+    skipped = {key[1]: value for key, value in counted.items() if key[0] == "spec_decode_num_skipped_rounds_total"}
+    assert skipped == {"context": 4, "nothing_proposed": 5}
+    assert counted["spec_decode_num_dropped_proposals_total", "stale"] == 6
+    assert again["verify_seconds_count",] == again["kv_cache_usage_perc",] == 0, "as of a target that began again"
 
 
 async def test_two_gateways_in_one_process_count_for_themselves(gateway):

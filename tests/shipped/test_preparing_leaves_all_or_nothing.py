@@ -1,5 +1,4 @@
 import json
-import os
 import pickle
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from services.errors import BadCheckpoint, BadConfig, Unavailable
-from services.shipped.embedded import SMOLLM2, cache_root
+from services.shipped.embedded import SMOLLM2
 from services.shipped.prepare import FILES, default_model, prepare
 
 ROOT = Path(__file__).parents[2]
@@ -171,6 +170,18 @@ def test_a_cache_that_cannot_be_written_is_a_bad_setting(make, tmp_path):
         prepare(wheel=wheel, cache=tmp_path / "file", model=model)
 
 
+@pytest.mark.parametrize("package", ["gguf", "torch"])
+def test_without_the_packages_for_it_the_extra_is_named_before_anything_is_fetched(make, cache, monkeypatch, package):
+    _, model = make()
+    monkeypatch.setitem(sys.modules, package, None)
+    for name in ("convert", "gguf_weights", "gguf_tokenizer"):
+        monkeypatch.delitem(sys.modules, f"services.shipped.{name}", raising=False)
+    monkeypatch.setattr("services.shipped.prepare._fetch", lambda *_: pytest.fail("it was fetched"))
+    with pytest.raises(BadConfig, match=rf"{package} is not installed.*tandem-serve\[model\]"):
+        prepare(cache=cache, model=model)
+    assert visible(cache) == left_over(cache) == []
+
+
 def test_what_pip_cannot_fetch_says_what_to_do(make, cache, monkeypatch):
     _, model = make()
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -192,17 +203,6 @@ def test_pip_s_own_settings_say_where_wheels_come_from(make, cache, tmp_path, mo
     assert json.loads((folder / "config.json").read_text())["hidden_size"] == 64
 
 
-def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("TANDEM_CACHE", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert cache_root() == tmp_path / ".cache" / "tandem"
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert cache_root() == tmp_path / ".cache" / "tandem"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_root() == tmp_path / "xdg" / "tandem"
-    monkeypatch.setenv("TANDEM_CACHE", "~/own")
-    assert cache_root() == tmp_path / "own"
-    monkeypatch.setenv("TANDEM_CACHE", os.fspath(tmp_path))
+def test_a_model_nobody_prepared_says_how_to(cache):
     with pytest.raises(BadCheckpoint, match=f"{SMOLLM2.folder} does not exist; `tandem model prepare` makes it"):
-        default_model()
+        default_model(cache)

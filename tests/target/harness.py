@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -125,6 +126,7 @@ async def system(
     model: ScriptedModel | None = None,
     bounds: Bounds = BOUNDS,
     patience: Patience = PATIENT,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> AsyncIterator[System]:
     """Everything running, the drafter connected; rounds wait for a drafter that is on its way back."""
     model, worker = model or ScriptedModel(), Worker()
@@ -137,7 +139,7 @@ async def system(
         if drafter:
             _wait_for_reconnection(link)
             _release_late_answers(model, drafter)
-        rounds = Rounds(model, tokenizer(), link, worker, bounds)
+        rounds = Rounds(model, tokenizer(), link, worker, bounds, clock=clock)
         start(rounds.run())
         if drafter:
             await link.up.wait()

@@ -39,12 +39,16 @@ class ScriptedDrafter(DrafterServiceServicer):
     opened: int = 0
     closed: int = 0
     on_time: int = 0
+    passed_over: int = 0
     max_contexts: int = 100
+    room: int = 100
+    """Contexts that other targets leave free."""
     modes: tuple[int, ...] = (types_pb2.SPECULATION_MODE_NGRAM,)
     requests: list[pb.DraftRequest] = field(default_factory=list)
 
     async def Draft(self, requests: AsyncIterator[pb.DraftRequest], context) -> AsyncIterator[pb.DraftResponse]:
         known: dict[int, Known] = {}
+        without: set[int] = set()
         async for request in requests:
             self.requests.append(request)
             match request.WhichOneof("message"):
@@ -52,14 +56,25 @@ class ScriptedDrafter(DrafterServiceServicer):
                     yield pb.DraftResponse(welcome=self._welcome())
                 case "open":
                     self.opened += 1
+                    if len(known) >= self.room:
+                        yield pb.DraftResponse(behind=pb.Behind(sequence=request.open.sequence, epoch=1, no_room=True))
+                        without.add(request.open.sequence)
+                        continue
                     known[request.open.sequence] = Known([request.open.first_id], request.open.epoch)
                     assert len(known) <= self.max_contexts, "no more are opened than were offered"
+                case "feed" if request.feed.sequence in without:
+                    self.passed_over += 1
                 case "feed":
                     self._feed(known, request.feed)
                 case "close":
                     self.closed += 1
                     known.pop(request.close.sequence, None)
+                    without.discard(request.close.sequence)
                 case "turn":
+                    self.passed_over += sum(asked.sequence in without for asked in request.turn.sequences)
+                    kept = [asked for asked in request.turn.sequences if asked.sequence not in without]
+                    del request.turn.sequences[:]
+                    request.turn.sequences.extend(kept)
                     async for response in self._answer(known, request.turn):
                         yield response
 

@@ -106,6 +106,32 @@ async def test_no_more_contexts_are_opened_than_the_drafter_offers() -> None:
     assert sum(accepted(each) > 0 for each in answers) >= 2
 
 
+async def test_sequences_for_which_others_left_no_room_sit_out_and_ask_again_when_one_of_ours_ends() -> None:
+    """Two contexts for six sequences of which none ends early: each end lets the others ask once more."""
+    asked = [request([index, *PROMPT], 30) for index in range(6)]
+    drafter = ScriptedDrafter(truth_of(asked), iter([]), room=2)
+    async with system(drafter) as running:
+        answers = await asyncio.gather(*map(running.answer, asked))
+        assert [tokens(each) for each in answers] == [plain_answer(each) for each in asked]
+        await running.settled()
+        await drafter.all_closed()
+        assert running.link.open_contexts == 0
+    assert sum(accepted(each) > 0 for each in answers) > 2, "who sat out came in later"
+    assert drafter.opened <= 6 + 5 + 4 + 3 + 2 + 1
+    assert drafter.passed_over <= 2 * drafter.opened, "a feed and a turn that were on their way"
+
+
+async def test_a_sequence_without_room_is_fed_nothing_more() -> None:
+    asked = request(PROMPT, 60)
+    drafter = ScriptedDrafter(truth_of([asked]), iter([]), room=0)
+    async with system(drafter) as running:
+        updates = await running.answer(asked)
+        assert tokens(updates) == plain_answer(asked)
+        assert accepted(updates) == 0
+    assert drafter.opened == 1
+    assert drafter.passed_over <= 2
+
+
 async def test_mode_none_causes_no_drafter_traffic() -> None:
     asked = request(PROMPT, 20, mode="none")
     [updates], _, drafter = await drive([asked], repeat(("right", 7)))

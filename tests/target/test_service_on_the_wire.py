@@ -191,6 +191,7 @@ async def test_describe_tells_what_runs_what_waits_and_what_was_drafted() -> Non
             await stream.read()
         load = (await stub.Describe(pb.TargetServiceDescribeRequest())).load
         assert (load.running, load.waiting, load.free_rows) == (2, 1, 4096 - 2 * (len(PROMPT) + 199))
+        assert load.contexts == 2
         for stream in streams:
             stream.cancel()
         await running.settled()

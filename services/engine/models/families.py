@@ -1,10 +1,11 @@
 """The families that can be served, by the `model_type` of config.json."""
 
-from services.engine.models.llama import LlamaConfig
+from services.engine.models.llama import llama
+from services.engine.models.qwen3 import qwen3
 from services.engine.models.trunk import Architecture
 from services.engine.weights.config import Keys
 
-FAMILIES = {"llama": LlamaConfig}
+FAMILIES = {"llama": llama, "qwen3": qwen3}
 
 
 def architecture(keys: Keys) -> Architecture:
@@ -12,4 +13,4 @@ def architecture(keys: Keys) -> Architecture:
     family = FAMILIES[keys.one_of("model_type", tuple(FAMILIES))]
     if "quantization_config" in keys:
         raise keys.wrong("quantization_config", "absent: quantised checkpoints cannot be served")
-    return family.read(keys)
+    return family(keys)

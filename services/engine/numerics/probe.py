@@ -4,7 +4,7 @@ Kernels are chosen by the number of rows, so sums are taken in an order that dep
 rows are not enough to see it: rounding to bf16 hides most differences. The rows here cancel, so that what is left of a
 sum is its rounding error, which any other order changes.
 
-Shape key: S specimen rows, I and O width of a row before and after, E half of the width.
+Shape key: S specimen rows, I and O width of a row before and after, N heads, D head size.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from services.engine.numerics.attention import attention_plan
 from services.engine.ops.attention import Heads
 from services.engine.ops.linear import Linear, can_pack
 from services.engine.ops.plan import Operator, RowPlan, Table
-from services.engine.ops.pointwise import UNDIVIDED, Norm, SwiGlu
+from services.engine.ops.pointwise import UNDIVIDED, HeadNorm, Norm, SwiGlu
 
 SEED = 20
 SPECIMENS = 96
@@ -98,6 +98,11 @@ def specimen(operator: Operator, dtype: torch.dtype, packed: bool) -> tuple[Call
     match operator.kind:
         case "norm":
             return Norm(torch.randn(operator.width, generator=generator).to(dtype), 1e-5, free), x_SI.to(dtype)
+        case "head_norm":
+            # Of rows that are parts of longer ones, as queries and keys lie beside values.
+            heads, dim = operator.width // operator.out, operator.out
+            x_SND = torch.randn(SPECIMENS, heads + 1, dim, generator=generator).to(dtype)[:, :heads]
+            return HeadNorm(torch.randn(heads, dim, generator=generator).to(dtype), 1e-5, free), x_SND
         case "swiglu":
             return SwiGlu(free), (2 * x_SI).to(dtype)
         case "linear":

@@ -13,9 +13,10 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator that treats each row alone, and the sizes by which its kernel is chosen."""
+    """An operator that treats each row alone, and the sizes by which its kernel is chosen. `out` of a norm is what it
+    normalises over: a head of a row, or all of it."""
 
-    kind: Literal["linear", "norm", "swiglu"]
+    kind: Literal["linear", "norm", "head_norm", "swiglu"]
     width: int
     out: int
     bias: bool = False

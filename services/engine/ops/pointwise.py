@@ -29,6 +29,21 @@ class Norm:
         return rms_norm(x_TH, self._weight_H.shape, self._weight_H, self._eps)
 
 
+class HeadNorm:
+    """Root-mean-square normalisation of each head of a row, [T, N, D], by a weight of its own."""
+
+    def __init__(self, weight_ND: Tensor, eps: float, plan: RowPlan) -> None:
+        self._weight_ND = weight_ND
+        self._eps = eps
+        self._plan = plan
+
+    def __call__(self, x_TND: Tensor) -> Tensor:
+        return self._plan(self._op, x_TND)
+
+    def _op(self, x_TND: Tensor) -> Tensor:
+        return rms_norm(x_TND, x_TND.shape[-1:], None, self._eps).mul_(self._weight_ND)
+
+
 class SwiGlu:
     """SiLU of the first half of a row times its second half."""
 

@@ -41,10 +41,16 @@ class Keys:
             raise self.wrong(key, "text")
         return value
 
-    def integer(self, key: str, default: int | None = None) -> int:
+    def texts(self, key: str) -> list[str]:
+        value = self._get(key, None)
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise self.wrong(key, "a list of texts")
+        return value
+
+    def integer(self, key: str, default: int | None = None, *, least: int = 1) -> int:
         value = self._get(key, default)
-        if type(value) is not int or value < 1:
-            raise self.wrong(key, "a positive integer")
+        if type(value) is not int or value < least:
+            raise self.wrong(key, f"an integer from {least} on")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:

@@ -6,6 +6,7 @@ from services.gateway.rest.errors import Refusal, message, status
 OVERLOADED = 529
 TYPES = {
     404: "not_found_error",
+    408: "timeout_error",
     413: "request_too_large",
     429: "rate_limit_error",
     504: "timeout_error",

@@ -26,7 +26,7 @@ CODES: Mapping[type[Exception], str] = {
     Unavailable: "service_unavailable",
     DeadlineExceeded: "deadline_exceeded",
 }
-FRAMEWORK = {404: "not_found", 405: "method_not_allowed", 415: "unsupported_media_type"}
+FRAMEWORK = {404: "not_found", 405: "method_not_allowed", 408: "request_timeout", 415: "unsupported_media_type"}
 
 
 def refusal(error: Exception, request_id: str) -> Refusal:

@@ -1,6 +1,8 @@
-"""The body of a request: read within its limit, then parsed as JSON is defined, not as Python reads it."""
+"""The body of a request: read within its limits, then parsed as JSON is defined, not as Python reads it."""
 
+import asyncio
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -9,22 +11,35 @@ from starlette.requests import ClientDisconnect, Request
 from services.errors import Cancelled, InvalidRequest, TooLarge
 
 
-async def read(request: Request, *, limit: int) -> bytes:
-    """The whole body. TooLarge as soon as it is known, by the declared length or by what has arrived."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`upload_s`: seconds within which all of a body has to be here."""
+
+    max_bytes: int
+    upload_s: float
+
+
+async def read(request: Request, limits: Limits) -> bytes:
+    """The whole body. TooLarge as soon as it is known, by the declared length or by what has arrived. A client that is
+    too slow is answered 408 and its connection closed, since the rest of the body would be taken for a request."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise HTTPException(415, f"Content-Type must be application/json, not {media_type or 'absent'}")
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > limit:
-        raise _too_large(limit)
+    if declared.isdecimal() and int(declared) > limits.max_bytes:
+        raise _too_large(limits.max_bytes)
     body = bytearray()
     try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > limit:
-                raise _too_large(limit)
+        async with asyncio.timeout(limits.upload_s):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limits.max_bytes:
+                    raise _too_large(limits.max_bytes)
     except ClientDisconnect:
         raise Cancelled("the client left") from None
+    except TimeoutError:
+        late = f"the body did not arrive within {limits.upload_s:g} seconds"
+        raise HTTPException(408, late, {"Connection": "close"}) from None
     return bytes(body)
 
 

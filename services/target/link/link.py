@@ -56,15 +56,17 @@ class Patience:
 
 
 class DrafterLink:
-    """`address` None: there is no drafter. `dropped` counts, by reason, what was received but not applied;
-    `unanswered` counts turns. `up` is set while drafters are here."""
+    """`address` None: there is no drafter. `dropped` counts, by reason, what was received but not applied,
+    `skipped` asks that brought no draft; of `turns`, `unanswered` had no answer in time.
+    `up` is set while drafters are here."""
 
     def __init__(
         self, address: str | None, hello: Hello, patience: Patience, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.up = asyncio.Event()
         self.dropped: Counter[str] = Counter()
-        self.unanswered = 0
+        self.skipped: Counter[str] = Counter()
+        self.turns = self.unanswered = 0
         self.refusals: Sequence[DrafterRefusal] = ()
         self._address, self._hello, self._patience, self._clock = address, hello, patience, clock
         self._deadline = Deadline(patience.first_s, patience.most_s)
@@ -86,17 +88,23 @@ class DrafterLink:
         """Drafts by sequence, for those that have any when the round's drafting time is up."""
         stream = self._stream
         if stream is None or self._breaker.open or self._still_open(stream):
+            self.skipped["away" if stream is None else "resting" if self._breaker.open else "busy"] += len(asks)
             return {}
         entries = [entry for ask in asks if (entry := stream.entry(ask.sequence, ask.mode, ask.max_draft_tokens))]
+        self.skipped["no_context"] += len(asks) - len(entries)
         if not entries:
             return {}
         budget_s = self._deadline.seconds
         turn = stream.begin(entries, self._clock(), budget_s)
+        self.turns += 1
         await asyncio.wait([turn.answer], timeout=budget_s)
         if turn.answer.done():
             self._breaker.answered()
-            return turn.answer.result()
+            drafts = turn.answer.result()
+            self.skipped["nothing_proposed" if stream is self._stream else "away"] += len(entries) - len(drafts)
+            return drafts
         self.unanswered += 1
+        self.skipped["unanswered"] += len(entries)
         self._breaker.unanswered()
         return {}
 

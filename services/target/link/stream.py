@@ -19,7 +19,7 @@ BLOCK_POSITIONS = 16
 class Stream:
     """Requests go out in order through `outgoing`; answers come in through `receive`.
 
-    most one turn is open, so a slow drafter never works through a queue of rounds that are over.
+    At most one turn is open, so a slow drafter never works through a queue of rounds that are over.
     """
 
     def __init__(
@@ -33,10 +33,13 @@ class Stream:
         self._dropped = dropped
         self._turns = 0
         self._max_contexts = welcome.max_contexts
+        self._sitting_out: set[int] = set()  # sequences for which the drafter had no room
 
     def sync(self, sequence: Sequence) -> bool:
         """Feed what one turn could not carry: a prompt, or what was committed while nobody drafted. False when the
         drafter holds no context for the sequence and none can be opened."""
+        if sequence.id in self._sitting_out:
+            return False
         if sequence.id not in self.contexts:
             modes = self._modes(sequence)
             if not modes or len(self.contexts) >= self._max_contexts:
@@ -76,6 +79,8 @@ class Stream:
                 return self._answer(response.proposals)
             case "ack":
                 self.contexts.confirm(response.ack.sequence, response.ack.epoch, response.ack.fed)
+            case "behind" if response.behind.no_room:
+                self._sit_out(response.behind.sequence, response.behind.epoch)
             case "behind":
                 self.contexts.behind(response.behind.sequence, response.behind.epoch, response.behind.fed)
             case _:
@@ -94,7 +99,14 @@ class Stream:
         return turn
 
     def close(self, sequence: int) -> None:
+        self._sitting_out.clear()  # there may be room now, so whoever sat out asks once more
         self._send(self.contexts.close(sequence))
+
+    def _sit_out(self, sequence: int, epoch: int) -> None:
+        """Other targets hold all contexts: feed nothing to one that is none."""
+        if sequence in self.contexts and self.contexts[sequence].epoch == epoch:
+            self._send(self.contexts.close(sequence))
+            self._sitting_out.add(sequence)
 
     def end(self) -> None:
         """The stream broke: whoever waits for its drafts goes on without."""

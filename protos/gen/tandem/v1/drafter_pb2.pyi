@@ -294,7 +294,9 @@ class Welcome(_message.Message):
     ring_mapped: _builtins.bool
     """The ring was mapped and may be used."""
     max_contexts: _builtins.int
-    """Sequences that may be open on all streams of the drafter together. A target opens no more than these."""
+    """Sequences that may be open on all streams of the drafter together. A target opens no more than these; with others
+    beside it, it may find fewer free.
+    """
     @_builtins.property
     def drafters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DrafterDescription]: ...
     @_builtins.property
@@ -617,19 +619,25 @@ class Behind(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     FED_FIELD_NUMBER: _builtins.int
+    NO_ROOM_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     epoch: _builtins.int
     fed: _builtins.int
+    no_room: _builtins.bool
+    """There is no context: other streams hold all of them. What is said of the sequence is passed over until it is closed;
+    another Open may find room.
+    """
     def __init__(
         self,
         *,
         sequence: _builtins.int = ...,
         epoch: _builtins.int = ...,
         fed: _builtins.int = ...,
+        no_room: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "fed", b"fed", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "fed", b"fed", "no_room", b"no_room", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -63,7 +63,8 @@ class DrafterServiceServicer:
         first response Welcome. Contexts belong to the stream; its end frees them all.
         FAILED_PRECONDITION: another protocol version. INVALID_ARGUMENT: the first message is not Hello, or a message
         names a sequence that is not open, a mode that was not welcomed, or tensors of the wrong shape.
-        RESOURCE_EXHAUSTED: more contexts than the drafter holds. UNAVAILABLE: draining.
+        RESOURCE_EXHAUSTED: more Opens than max_contexts on this stream; one that finds no room because of other streams is
+        answered with Behind. UNAVAILABLE: draining.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

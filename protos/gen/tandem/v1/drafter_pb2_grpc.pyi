@@ -40,7 +40,8 @@ class DrafterServiceStub:
     first response Welcome. Contexts belong to the stream; its end frees them all.
     FAILED_PRECONDITION: another protocol version. INVALID_ARGUMENT: the first message is not Hello, or a message
     names a sequence that is not open, a mode that was not welcomed, or tensors of the wrong shape.
-    RESOURCE_EXHAUSTED: more contexts than the drafter holds. UNAVAILABLE: draining.
+    RESOURCE_EXHAUSTED: more Opens than max_contexts on this stream; one that finds no room because of other streams is
+    answered with Behind. UNAVAILABLE: draining.
     """
 
 @_typing.type_check_only
@@ -55,7 +56,8 @@ class DrafterServiceAsyncStub(DrafterServiceStub):
     first response Welcome. Contexts belong to the stream; its end frees them all.
     FAILED_PRECONDITION: another protocol version. INVALID_ARGUMENT: the first message is not Hello, or a message
     names a sequence that is not open, a mode that was not welcomed, or tensors of the wrong shape.
-    RESOURCE_EXHAUSTED: more contexts than the drafter holds. UNAVAILABLE: draining.
+    RESOURCE_EXHAUSTED: more Opens than max_contexts on this stream; one that finds no room because of other streams is
+    answered with Behind. UNAVAILABLE: draining.
     """
 
 class DrafterServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -79,7 +81,8 @@ class DrafterServiceServicer(metaclass=_abc_1.ABCMeta):
         first response Welcome. Contexts belong to the stream; its end frees them all.
         FAILED_PRECONDITION: another protocol version. INVALID_ARGUMENT: the first message is not Hello, or a message
         names a sequence that is not open, a mode that was not welcomed, or tensors of the wrong shape.
-        RESOURCE_EXHAUSTED: more contexts than the drafter holds. UNAVAILABLE: draining.
+        RESOURCE_EXHAUSTED: more Opens than max_contexts on this stream; one that finds no room because of other streams is
+        answered with Behind. UNAVAILABLE: draining.
         """
 
 def add_DrafterServiceServicer_to_server(servicer: DrafterServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

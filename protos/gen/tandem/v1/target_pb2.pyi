@@ -233,12 +233,59 @@ class Load(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class SkippedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class DroppedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     RUNNING_FIELD_NUMBER: _builtins.int
     WAITING_FIELD_NUMBER: _builtins.int
     FREE_ROWS_FIELD_NUMBER: _builtins.int
     CACHE_ROWS_FIELD_NUMBER: _builtins.int
     GENERATED_FIELD_NUMBER: _builtins.int
     DRAFTERS_FIELD_NUMBER: _builtins.int
+    ROUNDS_FIELD_NUMBER: _builtins.int
+    TURNS_FIELD_NUMBER: _builtins.int
+    DRAFT_SECONDS_FIELD_NUMBER: _builtins.int
+    VERIFY_SECONDS_FIELD_NUMBER: _builtins.int
+    SKIPPED_FIELD_NUMBER: _builtins.int
+    DROPPED_FIELD_NUMBER: _builtins.int
+    CONTEXTS_FIELD_NUMBER: _builtins.int
     running: _builtins.int
     """Sequences, with the replays of audits."""
     waiting: _builtins.int
@@ -247,9 +294,27 @@ class Load(_message.Message):
     cache_rows: _builtins.int
     generated: _builtins.int
     """Tokens emitted."""
+    rounds: _builtins.int
+    """Rounds of the loop, and those that asked the drafter."""
+    turns: _builtins.int
+    draft_seconds: _builtins.float
+    """Seconds that those turns were waited for, and that the model took: it verifies drafts and reads prompts in one pass."""
+    verify_seconds: _builtins.float
+    contexts: _builtins.int
+    """Sequences for which the drafter holds contexts now."""
     @_builtins.property
     def drafters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DrafterLoad]:
         """Drafters that were used."""
+
+    @_builtins.property
+    def skipped(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Rounds of a sequence that wanted drafts and had none to verify, by why: a reason of the report in short form
+        (`drafter_not_loaded`), or `away`, `resting`, `busy`, `no_context`, `unanswered`, `nothing_proposed`.
+        """
+
+    @_builtins.property
+    def dropped(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """What the drafter sent and nobody used, by why: `stale`, `overlong`, `invalid_id`, `unexpected`."""
 
     def __init__(
         self,
@@ -260,10 +325,17 @@ class Load(_message.Message):
         cache_rows: _builtins.int = ...,
         generated: _builtins.int = ...,
         drafters: _abc.Iterable[Global___DrafterLoad] | None = ...,
+        rounds: _builtins.int = ...,
+        turns: _builtins.int = ...,
+        draft_seconds: _builtins.float = ...,
+        verify_seconds: _builtins.float = ...,
+        skipped: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        dropped: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        contexts: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_rows", b"cache_rows", "drafters", b"drafters", "free_rows", b"free_rows", "generated", b"generated", "running", b"running", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_rows", b"cache_rows", "contexts", b"contexts", "draft_seconds", b"draft_seconds", "drafters", b"drafters", "dropped", b"dropped", "free_rows", b"free_rows", "generated", b"generated", "rounds", b"rounds", "running", b"running", "skipped", b"skipped", "turns", b"turns", "verify_seconds", b"verify_seconds", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Tiny random Llama models give what transformers gives, number for number and token for token."""
+"""Tiny random models of each family give what transformers gives, number for number and token for token."""
 
 import pytest
 import torch
@@ -15,23 +15,40 @@ LLAMA3 = {
     "original_max_position_embeddings": 32,
 }
 VARIANTS = {
-    "grouped heads": {},
-    "one key head": {"num_key_value_heads": 1},
-    "as many key heads": {"num_key_value_heads": 4},
-    "a key head for three": {"num_attention_heads": 9, "num_key_value_heads": 3, "hidden_size": 72},
-    "tied head": {"tie_word_embeddings": True},
-    "biases": {"attention_bias": True, "mlp_bias": True},
-    "head size of its own": {"head_dim": 24},
-    "odd widths": {"hidden_size": 56, "intermediate_size": 101, "vocab_size": 77},
-    "llama3 rope": {"rope_parameters": LLAMA3},
-    "linear rope": {"rope_parameters": {"rope_type": "linear", "rope_theta": 300.0, "factor": 4.0}},
+    "llama": {
+        "grouped heads": {},
+        "one key head": {"num_key_value_heads": 1},
+        "as many key heads": {"num_key_value_heads": 4},
+        "a key head for three": {"num_attention_heads": 9, "num_key_value_heads": 3, "hidden_size": 72},
+        "tied head": {"tie_word_embeddings": True},
+        "biases": {"attention_bias": True, "mlp_bias": True},
+        "head size of its own": {"head_dim": 24},
+        "odd widths": {"hidden_size": 56, "intermediate_size": 101, "vocab_size": 77},
+        "llama3 rope": {"rope_parameters": LLAMA3},
+        "linear rope": {"rope_parameters": {"rope_type": "linear", "rope_theta": 300.0, "factor": 4.0}},
+    },
+    "qwen3": {
+        "queries wider than the state": {},
+        "queries narrower than the state": {"head_dim": 8},
+        "one key head": {"num_key_value_heads": 1},
+        "a key head for three": {"num_attention_heads": 9, "num_key_value_heads": 3, "hidden_size": 72},
+        "tied head": {"tie_word_embeddings": True},
+        "biases": {"attention_bias": True},
+        "odd widths": {"hidden_size": 56, "intermediate_size": 101, "vocab_size": 77},
+        "far positions": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
+        "windows switched off": {"use_sliding_window": False, "sliding_window": 4, "max_window_layers": 1},
+        "windows beyond the last layer": {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 3},
+    },
 }
+EACH = {f"{family}, {name}": (family, config) for family, of in VARIANTS.items() for name, config in of.items()}
+FAMILY = pytest.mark.parametrize("family", VARIANTS)
 
 
-@pytest.fixture(params=VARIANTS.values(), ids=VARIANTS, scope="module")
+@pytest.fixture(params=EACH.values(), ids=EACH, scope="module")
 def pair(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
-    oracle = write(folder, **request.param)
+    family, config = request.param
+    oracle = write(folder, family=family, **config)
     return Engine.load(folder, dtype=torch.float32, cache_rows=2048), oracle
 
 
@@ -64,8 +81,9 @@ def test_greedy_tokens_equal_the_oracle(pair):
     assert greedy(engine, prompt, 40) == expected[0, len(prompt) :].tolist()
 
 
-def test_flat_rope_settings_of_older_files_mean_the_same_as_the_oracle(tmp_path):
-    oracle = write(tmp_path, rope_parameters=LLAMA3)
+@FAMILY
+def test_flat_rope_settings_of_older_files_mean_the_same_as_the_oracle(tmp_path, family):
+    oracle = write(tmp_path, family=family, rope_parameters=LLAMA3)
     scaling = {"type" if key == "rope_type" else key: value for key, value in LLAMA3.items() if key != "rope_theta"}
     edit_config(tmp_path, drop=["rope_parameters"], rope_theta=500.0, rope_scaling=scaling)
     engine = Engine.load(tmp_path, dtype=torch.float32, cache_rows=64)
@@ -75,8 +93,9 @@ def test_flat_rope_settings_of_older_files_mean_the_same_as_the_oracle(tmp_path)
     torch.testing.assert_close(feed(engine, engine.open(50), ids).logits_RV, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_bf16_stays_close_to_the_oracle(tmp_path):
-    oracle = write(tmp_path, dtype=torch.bfloat16)
+@FAMILY
+def test_bf16_stays_close_to_the_oracle(tmp_path, family):
+    oracle = write(tmp_path, family=family, dtype=torch.bfloat16)
     engine = Engine.load(tmp_path, dtype=torch.bfloat16, cache_rows=64)
     ids = tokens(50)
     with torch.no_grad():
@@ -86,8 +105,9 @@ def test_bf16_stays_close_to_the_oracle(tmp_path):
     assert (logits_RV - expected).norm() < 0.03 * expected.norm()
 
 
-def test_shards_load_as_one_file_does_in_the_oracle(tmp_path):
-    oracle = write(tmp_path, shards="60KB")
+@FAMILY
+def test_shards_load_as_one_file_does_in_the_oracle(tmp_path, family):
+    oracle = write(tmp_path, family=family, shards="60KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 2
     engine = Engine.load(tmp_path, dtype=torch.float32, cache_rows=64)
     ids = tokens(20)
