@@ -40,7 +40,7 @@ class Allotment:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds of a forward of so many rows, and of the wait for drafts of (mode, sequences, length)."""
+    """Seconds of a forward of so many rows, and of the wait for drafts of (mode, sequences as bits, length)."""
 
     verify: Callable[[float], float]
     draft: Callable[[str, int, int], float]
@@ -56,10 +56,11 @@ class _Turn:
 
     def add(self, mode: str, length: int) -> None:
         sequences, longest, before = self._asked.get(mode, (0, 0, 0.0))
-        if length > 1 and length <= longest:
+        if length <= longest and (length > 1 or sequences & (sequences + 1)):
+            self._asked[mode] = (sequences + (length == 1), longest, before)  # as long a wait as before
             return
         sequences, longest = sequences + (length == 1), max(longest, length)
-        now = self._costs.draft(mode, sequences, longest)
+        now = self._costs.draft(mode, sequences.bit_length(), longest)
         self._asked[mode] = (sequences, longest, now)
         self.seconds += now - before
 

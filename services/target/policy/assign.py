@@ -5,8 +5,8 @@ weighed are: one drafter for all who can use it, for each drafter; and for each 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
 
+from services.target.policy.acceptance import POSITIONS
 from services.target.policy.allot import Allotment, Choice, Costs, allot
 
 Choices = Sequence[Choice | None]
@@ -45,14 +45,17 @@ def _each_its_own(options: Sequence[Mapping[str, Choice]], costs: Costs, rate: f
     count = len(options)
     row = rate * (costs.verify(5.0 * count) - costs.verify(count)) / (4 * count)
 
+    waits = {
+        mode: [rate * costs.draft(mode, count.bit_length(), length) / count for length in range(1, POSITIONS + 1)]
+        for mode in {mode for each in options for mode in each}
+    }
+
     def worth(choice: Choice) -> float:
-        tokens = enumerate(accumulate(choice.gains), 1)
-        return max(
-            (
-                kept - length * choice.rows * row - rate * costs.draft(choice.mode, count, length) / count
-                for length, kept in tokens
-            ),
-            default=0.0,
-        )
+        best, kept, used = 0.0, 0.0, 0.0
+        price = choice.rows * row
+        for gain, wait in zip(choice.gains, waits[choice.mode], strict=False):
+            kept, used = kept + gain, used + price
+            best = max(best, kept - used - wait)
+        return best
 
     return tuple(max(each.values(), key=worth) if each else None for each in options)

@@ -1,7 +1,8 @@
 """The controller's choice for one round: what is believed to be the best or, now and then, what is worth trying."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from services.target.policy.acceptance import Prior
 from services.target.policy.allot import Allotment, Choice, Costs, allot
@@ -27,21 +28,25 @@ def choose(
         return _calibrate(cases, timings)
     if curve is None:
         return None
-    costs = Costs(curve.at, timings.draft)
+    costs = Costs(curve.at, cache(timings.draft))
     plain = plainly(len(cases), costs)
-    new = {mode for mode, prior in priors.items() if prior.tally.tried[0] < ENOUGH or not timings.known(mode)}
+    new = {mode for mode, prior in priors.items() if prior.tries < ENOUGH or not timings.known(mode)}
     options = []
     for case in cases:
         room = case.state.budget.room(case.view.remaining, plain.seconds)
-        modes = [mode for mode in case.most if mode not in new or room > 0]
-        options.append(case.choices(priors, rules, modes))
+        modes = [mode for mode in case.most if room > 0 or (mode not in new and case.state.mode != "none")]
+        options.append(case.choices(priors, rules, modes, new))
     ways, best = assign(options, costs)
     modes = [choice.mode if choice and length else None for choice, length in zip(ways, best.lengths, strict=True)]
-    reasons = [_reason(case, each, timings, rules) for case, each in zip(cases, options, strict=True)]
-    chosen = Chosen(modes, reasons, ["speed"] * len(cases), best, plain.seconds)
-    if new.intersection(filter(None, modes)):
+    reasons = [
+        "gate" if mode else _reason(case, each, timings, rules, alone=len(cases) == 1)
+        for case, each, mode in zip(cases, options, modes, strict=True)
+    ]
+    chosen = Chosen(modes, reasons, ["speed"] * len(cases), best)
+    resumed = any(mode and case.state.mode == "none" for case, mode in zip(cases, modes, strict=True))
+    if resumed or new.intersection(filter(None, modes)):
         return replace(chosen, trial_rate=plain.rate)
-    tried = _probe(cases, options, ways, chosen, costs, priors)
+    tried = _probe(cases, options, ways, chosen, costs, priors, new)
     if tried is None and not strict and timings.since_plain >= rules.gate.refresh and best.rate < CLOSE * plain.rate:
         tried = _all_plain(chosen, "refresh", plain, best.rate)
     if tried is not None and all(_affords(case, lost_s(tried.allotment, best), plain.seconds) for case in cases):
@@ -55,7 +60,7 @@ def _calibrate(cases: Sequence[Case], timings: Timings) -> Chosen:
     seconds = curve.at(len(cases)) if curve else 0.0
     allotment = Allotment((0,) * len(cases), float(len(cases)), seconds)
     nothing = [None] * len(cases)
-    return Chosen(nothing, ["gate"] * len(cases), ["calibrate"] * len(cases), allotment, seconds)
+    return Chosen(nothing, ["gate"] * len(cases), ["calibrate"] * len(cases), allotment)
 
 
 def _all_plain(chosen: Chosen, because: str, plain: Allotment, rate: float) -> Chosen:
@@ -70,13 +75,14 @@ def _probe(
     chosen: Chosen,
     costs: Costs,
     priors: Mapping[str, Prior],
+    new: Collection[str],
 ) -> Chosen | None:
     """The best round with what is due to be tried in it."""
-    due = probe([case.state for case in cases], options, chosen.modes)
+    due = probe([case.state for case in cases], options, chosen.modes, new)
     if not due:
         return None
     tries = {
-        index: cases[index].state.choice(mode, cases[index].most[mode], priors, least=LEAST)
+        index: cases[index].state.choice(mode, len(options[index][mode].gains), priors, least=LEAST)
         for index, mode in due.items()
     }
     allotment = allot([tries.get(index, way) for index, way in enumerate(ways)], costs)
@@ -89,12 +95,17 @@ def _affords(case: Case, lost: float, plain_s: float) -> bool:
     return lost <= case.state.budget.room(case.view.remaining, plain_s)
 
 
-def _reason(case: Case, options: Mapping[str, Choice], timings: Timings, rules: PolicyRules) -> str:
-    """Why it would rest: its drafts are no good, or there is too much else to do, or they are too slow."""
+def _reason(
+    case: Case, options: Mapping[str, Choice], timings: Timings, rules: PolicyRules, *, alone: bool
+) -> str:
+    """Why it rests: its drafts are no good, or there is too much else to do, or they are too slow."""
     if case.most and not options and any(case.state.hopeless(mode, rules) for mode in case.most):
         return "acceptance"
-    curve = timings.verify(case.view.context)
-    if curve is None or not options:
+    if alone or not options:
         return "gate"
-    _, alone = assign([options], Costs(curve.at, timings.draft))
-    return "load" if alone.lengths[0] else "gate"
+    if case.state.mode == "none" and case.state.reason in ("gate", "load"):
+        return case.state.reason
+    curve = timings.verify(case.view.context)
+    assert curve is not None, "there is one for all together"
+    _, best = assign([options], Costs(curve.at, timings.draft))
+    return "load" if best.lengths[0] else "gate"

@@ -25,6 +25,9 @@ Drafters = Mapping[str, DrafterDescription]
 PASSING = ("calibrate", "probe", "refresh")
 """Done for one round, to learn something."""
 
+ROUNDS_PER_PLAN = 4
+"""Sequences for which a plan is good for one round more."""
+
 
 class Controller:
     """Touched between rounds only: `decide`, then `record` what came of it. Deterministic in what it is told."""
@@ -35,6 +38,7 @@ class Controller:
         self._priors: dict[str, Prior] = {}
         self._states: dict[int, Steered] = {}
         self._chosen: Chosen | None = None
+        self._plan, self._planned_for, self._good_for = Plan({}), (), 0
         self._cases: Sequence[Case] = ()
 
     def forget(self, key: int) -> None:
@@ -46,9 +50,19 @@ class Controller:
         return [state.reason for state in self._states.values() if state.reason is not None]
 
     def decide(self, views: Sequence[View], drafters: Drafters) -> Plan:
-        """The coming round."""
+        """The coming round. The more sequences, the less one more round tells, and the longer a plan is good."""
+        planned_for = (tuple((view.key, view.decoding, *view.hindrances) for view in views), tuple(drafters))
+        if planned_for == self._planned_for and self._good_for > 0:
+            self._good_for -= 1
+            return self._plan
+        self._plan, self._planned_for = self._new_plan(views, drafters), planned_for
+        settled = self._chosen is not None and not any(each in PASSING for each in self._chosen.because)
+        self._good_for = len(views) // ROUNDS_PER_PLAN if settled else 0
+        return self._plan
+
+    def _new_plan(self, views: Sequence[View], drafters: Drafters) -> Plan:
         for mode in drafters:
-            self._priors.setdefault(mode, Prior())
+            self._priors.setdefault(mode, Prior()).refresh()
         self._cases = [self._case(view, drafters) for view in views if view.decoding]
         self._chosen = chosen = choose(self._cases, self._timings, self._priors, self._rules)
         decisions = {}
@@ -70,7 +84,6 @@ class Controller:
         lost_s = 0.0
         if trial_rate is not None:
             lost_s = seen.seconds - sum(each.kept for each in seen.outcomes) / trial_rate
-        plain_s = self._chosen.plain_s if self._chosen else 0.0
         self._timings.record(seen)
         for outcome in seen.outcomes:
             state = self._states.get(outcome.key)
@@ -82,10 +95,12 @@ class Controller:
             for mode, tries in state.tries.items():
                 if mode != outcome.mode or not outcome.asked:
                     tries.waited += 1
+                    if mode in state.acceptance:
+                        state.acceptance[mode].relax()
                 elif mode == state.mode:
-                    tries.tried(True, self._rules.gate)
+                    tries.used(self._rules.gate)
                 else:
-                    tries.tried(outcome.kept * plain_s >= seen.seconds, self._rules.gate)
+                    tries.tried(self._rules.gate)
 
     def _case(self, view: View, drafters: Drafters) -> Case:
         state = self._state(view)

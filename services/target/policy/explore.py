@@ -3,7 +3,7 @@
 In a batch a try costs everybody time, so everybody must be able to afford it, and who is soon to try the same goes along.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from services.target.policy.allot import Allotment, Choice, Costs
 from services.target.policy.steered import Steered
@@ -21,14 +21,18 @@ def lost_s(tried: Allotment, best: Allotment) -> float:
 
 
 def probe(
-    states: Sequence[Steered], options: Sequence[Mapping[str, Choice]], used: Sequence[str | None]
+    states: Sequence[Steered],
+    options: Sequence[Mapping[str, Choice]],
+    used: Sequence[str | None],
+    new: Collection[str],
 ) -> Mapping[int, str]:
-    """Who would try which drafter, by index: the one that waited longest, and who may join it."""
+    """Who would try which drafter, by index: the one that waited longest, and who may join it. One of the `new`, of
+    which little is known, need not wait."""
     waiting = [
         (state.tries[mode].waited, mode)
         for state, each, now in zip(states, options, used, strict=True)
         for mode in each
-        if mode != now and state.tries[mode].due
+        if mode != now and (state.tries[mode].due or mode in new)
     ]
     if not waiting:
         return {}
@@ -36,7 +40,7 @@ def probe(
     return {
         index: mode
         for index, (state, each, now) in enumerate(zip(states, options, used, strict=True))
-        if mode in each and mode != now and state.tries[mode].may_join
+        if mode in each and mode != now and (state.tries[mode].may_join or mode in new)
     }
 
 

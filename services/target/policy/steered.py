@@ -11,7 +11,7 @@ from services.target.policy.decision import View
 from services.target.policy.rules import PolicyRules
 from services.target.policy.tries import Tries
 
-STICKY = 0.98
+STICKY = 0.99
 """A drafter that would be new to a sequence must be better by this much: what is as good is left as it is."""
 
 
@@ -41,10 +41,10 @@ class Steered:
     def choice(self, mode: str, most: int, priors: Mapping[str, Prior], *, least: int = 0) -> Choice:
         """What up to `most` drafts of `mode` would bring."""
         known = self.of(mode, priors)
-        gains = known.survival()[:most]
+        gains = known.survival(most)
         if mode != self.mode and self.mode is not None:
             gains = [STICKY * gain for gain in gains]
-        return Choice(mode, gains, known.rows, min(least, most))
+        return Choice(mode, gains, known.speaks, min(least, len(gains)))
 
     def hopeless(self, mode: str, rules: PolicyRules) -> bool:
         """Its drafts are hardly ever right."""

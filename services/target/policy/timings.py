@@ -38,9 +38,10 @@ class Timings:
         wanted = context.bit_length()
         return self._verify[min(self._verify, key=lambda bucket: (abs(bucket - wanted), -bucket))]
 
-    def draft(self, mode: str, sequences: int, length: int) -> float:
-        """The wait for drafts of `length` tokens; 0 for a drafter that was never asked."""
-        curve = self._drafts.get((mode, sequences.bit_length())) or self._nearest(mode, sequences)
+    def draft(self, mode: str, size: int, length: int) -> float:
+        """The wait for drafts of `length` tokens for 2^(size-1) to 2^size - 1 sequences; 0 for a drafter that was never
+        asked."""
+        curve = self._drafts.get((mode, size)) or self._nearest(mode, size)
         return curve.at(length) if curve else 0.0
 
     def known(self, mode: str) -> bool:
@@ -82,7 +83,6 @@ class Timings:
             self._odd.clear()
         return True
 
-    def _nearest(self, mode: str, sequences: int) -> Curve | None:
-        wanted = sequences.bit_length()
-        buckets = [bucket for name, bucket in self._drafts if name == mode]
-        return self._drafts[mode, min(buckets, key=lambda bucket: abs(bucket - wanted))] if buckets else None
+    def _nearest(self, mode: str, wanted: int) -> Curve | None:
+        sizes = [size for name, size in self._drafts if name == mode]
+        return self._drafts[mode, min(sizes, key=lambda size: abs(size - wanted))] if sizes else None

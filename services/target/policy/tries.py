@@ -21,5 +21,10 @@ class Tries:
         """Near enough to go along with another sequence that tries the same: the wait for drafts is shared."""
         return 2 * self.waited >= self.interval
 
-    def tried(self, won: bool, rules: GateRules) -> None:
-        self.waited, self.interval = 0, rules.first if won else min(2 * self.interval, rules.most)
+    def tried(self, rules: GateRules) -> None:
+        """It was tried, and is not used for that."""
+        self.waited, self.interval = 0, min(2 * self.interval, rules.most)
+
+    def used(self, rules: GateRules) -> None:
+        """It is what is believed to be the best."""
+        self.waited, self.interval = 0, rules.first
