@@ -59,6 +59,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo 'Installing into $(VENV); the first time takes some minutes.'
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]' \
 	  $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+	@# A reference that tests compare with. Its own dependencies are other versions of what is installed already.
+	@$(BIN)/python -m pip install --quiet --no-deps dflash==0.1.0
 	@touch $@
 
 clean:

@@ -41,6 +41,8 @@ from services.target.request import Request, Speculation
 from services.target.rounds import Rounds
 from services.target.scheduler import Bounds
 from services.target.sink import Update
+from services.target.taps.region import PAGE_BYTES
+from services.target.taps.taps import Taps
 from services.target.worker import Worker
 from services.text.files import TokenizerFiles
 from services.text.template import ChatTemplate
@@ -95,7 +97,8 @@ async def measure(address: str) -> dict[str, float]:
     run, exactness = worker.run, Exactness(True, None, "bench")
     async with background() as start:
         hello = Hello(protocol_version=DRAFT_PROTOCOL_VERSION, vocab_size=engine.vocab_size, hidden_size=1)
-        link = DrafterLink(address, hello, Patience(first_s=5, most_s=5, misses=9, rest_s=1))
+        taps = Taps(size=PAGE_BYTES, hidden_size=engine.hidden_size, dtype=engine.dtype)
+        link = DrafterLink(address, hello, Patience(first_s=5, most_s=5, misses=9, rest_s=1), taps)
         draft = link.draft
 
         async def timed_draft(asks):

@@ -95,7 +95,8 @@ def target(flags: Flags, config: Path | None) -> None:
 
 @command("drafter", "Run the drafter: it proposes tokens to a target.", DrafterSettings)
 def drafter(flags: Flags, config: Path | None) -> None:
-    _run("drafter", load(DrafterSettings, flags=flags, file=config))
+    settings = _with_target(load(DrafterSettings, flags=flags, file=config))
+    _run("drafter", settings, threads=settings.threads)
 
 
 @command("gateway", "Run the gateway: HTTP and gRPC for clients.", GatewaySettings)
@@ -250,6 +251,14 @@ def _with_model(settings: TargetSettings) -> TargetSettings:
 
     folder = prepare(cache=cache_root(), progress=Progress())
     return settings.model_copy(update={"model": folder, "model_name": settings.model_name or SMOLLM2.name})
+
+
+def _with_target(settings: DrafterSettings) -> DrafterSettings:
+    if settings.model != EMBEDDED:
+        return settings
+    from services.shipped.prepare import prepare
+
+    return settings.model_copy(update={"model": prepare(cache=cache_root(), progress=Progress())})
 
 
 def _run(role: str, settings: Settings, *, threads: int | None = None) -> None:

@@ -54,10 +54,11 @@ def turns(*workloads: str, every: int, count: int, length: int) -> Callable[[], 
 
 def mixed(*workloads: str, count: int, length: int) -> Callable[[], Sequence[Text]]:
     """Texts of different workloads beside each other."""
-    return lambda: [
-        Text(number, 400, length, lambda i, workload=workloads[number % len(workloads)]: workload)
-        for number in range(count)
-    ]
+
+    def text(number: int) -> Text:
+        return Text(number, 400, length, lambda i: workloads[number % len(workloads)])
+
+    return lambda: [text(number) for number in range(count)]
 
 
 def steps(*loads: int) -> Callable[[float], int]:

@@ -67,7 +67,7 @@ def make_images(images: dict[str, str], wheels: Path) -> None:
 
 
 def check_image(role: str, image: str) -> None:
-    """Not root, no compiler, torch only where the model is, nothing that can be written but the temporary folder."""
+    """Not root, no compiler, torch only where a model runs, nothing that can be written but the temporary folder."""
     torch = "import importlib.util as i; print(i.find_spec('torch') is not None)"
     script = f"""
         id -u
@@ -76,9 +76,9 @@ def check_image(role: str, image: str) -> None:
         for each in / /opt/tandem /cache /tmp; do touch $each/x 2>/dev/null && echo $each; done
     """
     found = inside(image, "sh", "-c", script).splitlines()
-    assert found == ["10001", str(role == "target"), "/tmp"], found
+    assert found == ["10001", str(role != "gateway"), "/tmp"], found
     size = int(docker("image", "inspect", "--format={{.Size}}", image)) / 1e6
-    say(f"{role}: {size:.0f} MB, user 10001, no compiler, {'torch' if role == 'target' else 'no torch'}")
+    say(f"{role}: {size:.0f} MB, user 10001, no compiler, {'no torch' if role == 'gateway' else 'torch'}")
 
 
 def run(stack: Stack) -> None:

@@ -9,6 +9,7 @@ compute thread, one job after another.
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from services.drafter.interface import AnyDrafter, Feed
@@ -44,22 +45,26 @@ class FedSequence:
         self.fed = self.end = 0
         self.last_id = request.opening.first_id
         self.is_open = True
-        self._opening = request.opening
-        self._max_positions = request.opening.max_positions
+        self.leases = False  # it was fed from the tap ring
         needs = [drafter.description for drafter in drafters.values()]
-        layers = {layer for each in needs for layer in each.tap_layers}
-        self._taps = len(layers) + any(each.needs_final_hidden for each in needs)
+        self._opening = replace(
+            request.opening,
+            tap_layers=tuple(sorted({layer for each in needs for layer in each.tap_layers})),
+            final_hidden=any(each.needs_final_hidden for each in needs),
+        )
         self._waiting: deque[Feed] = deque()
 
     def offer(self, feed: Feed, *, field: str) -> bool:
         """Let a feed wait. Positions known already are skipped; False when some before it are missing."""
-        if feed.end > self._max_positions:
-            raise InvalidRequest(f"fed up to {feed.end} of {self._max_positions} positions", field=f"{field}.ids")
+        most, needed = self._opening.max_positions, self._opening.taps
+        if feed.end > most:
+            raise InvalidRequest(f"fed up to {feed.end} of {most} positions", field=f"{field}.ids")
         taps = 0 if feed.taps is None else feed.taps.shape[1]
-        if self._taps and taps != self._taps:
-            raise InvalidRequest(f"{taps} taps; {self._taps} are needed", field=f"{field}.taps")
+        if needed and taps != needed:
+            raise InvalidRequest(f"{taps} taps; {needed} are needed", field=f"{field}.taps")
         if feed.start > self.end:
             return False
+        self.leases |= feed.taps is not None and feed.taps.lease is not None
         if feed.end > self.end:
             self._waiting.append(feed.split(self.end)[1])
             self.end, self.last_id = feed.end, feed.ids[-1]

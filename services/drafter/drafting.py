@@ -64,4 +64,8 @@ def misfit(description: Description, hello: Hello) -> str | None:
     for what, (made_for, is_now) in wanted.items():
         if made_for is not None and made_for != is_now:
             return f"made for a target of {what} {made_for}, not {is_now}"
+    if description.tap_layers and max(description.tap_layers) >= hello.layers:
+        return f"needs what layer {max(description.tap_layers)} computes, of a target with {hello.layers} layers"
+    if (description.tap_layers or description.needs_final_hidden) and not (hello.hidden_size and hello.dtype):
+        return "needs what the target's layers compute, and the target does not say its hidden size and dtype"
     return None

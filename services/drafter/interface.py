@@ -31,13 +31,27 @@ class Description:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """What is known of a sequence before its first feed. Temperature, seed and choice are the target's noise."""
+    """What is known of a sequence before its first feed.
+
+    Temperature, filters, seed and choice say how the target will draw. Its feeds bring, for each position, the layers
+    `tap_layers`, ascending, and then the state after the final norm if `final_hidden`: what all of the sequence's
+    drafters need together, so that each finds its own among them."""
 
     first_id: int
     max_positions: int
     temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
     seed: int | None = None
     choice: int = 0
+    tap_layers: tuple[int, ...] = ()
+    final_hidden: bool = False
+
+    @property
+    def taps(self) -> int:
+        """The tensors of a position in a feed."""
+        return len(self.tap_layers) + self.final_hidden
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +110,8 @@ class Drafter(Protocol[C]):
         """A new context at position 0."""
 
     def absorb(self, context: C, feed: Feed) -> None:
-        """Extend a context; `feed.start` is its `fed`. A drafter may keep the work for its next `draft`."""
+        """Extend a context; `feed.start` is its `fed`. A drafter may keep the work for its next `draft`, but not the
+        feed's taps, which are the target's memory: it copies what it needs later."""
 
     def draft(self, asks: Sequence[Ask[C]]) -> list[Draft]:
         """One draft for each ask, in order; the batch is one round's."""

@@ -8,11 +8,13 @@ from services.drafter.interface import Description, Draft, Feed, Opening
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The target that a stream belongs to."""
+    """The target that a stream belongs to; `dtype` is that of its taps."""
 
     vocab_size: int
     hidden_size: int
     weights_fingerprint: str
+    layers: int = 0
+    dtype: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,7 @@ class Welcome:
     drafters: Sequence[Description]
     refusals: Sequence[Refusal]
     max_contexts: int
+    ring_mapped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,4 +104,10 @@ class Behind:
     no_room: bool = False
 
 
-Response = Welcome | Proposals | Ack | Behind
+@dataclass(frozen=True, slots=True)
+class Released:
+    sequence: int
+    epoch: int
+
+
+Response = Welcome | Proposals | Ack | Behind | Released

@@ -10,8 +10,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 
-from services.drafter.compute import Compute, Work
+from services.drafter.compute import Compute, Done, Work
 from services.drafter.contexts import Capacity, FedSequence, FedSequences
 from services.drafter.interface import AnyDrafter, Feed
 from services.drafter.messages import (
@@ -21,6 +22,7 @@ from services.drafter.messages import (
     Open,
     Proposal,
     Proposals,
+    Released,
     Request,
     Response,
     SequenceFeed,
@@ -49,6 +51,7 @@ class Session:
         self._turn_room = asyncio.Semaphore(OPEN_TURNS)
         self._feeding: dict[int, FedSequence] = {}  # in the order of their next piece
         self._notices: dict[int, Ack | Behind] = {}  # the latest of each sequence, so that they take bounded memory
+        self._released: deque[Released] = deque()
         self._wake = asyncio.Event()
         self._draining = False
 
@@ -71,6 +74,8 @@ class Session:
                 notices, self._notices = self._notices, {}
                 for notice in notices.values():
                     yield notice
+                while self._released:
+                    yield self._released.popleft()
                 if self._turns:
                     number, entries = self._turns.popleft()
                     self._turn_room.release()
@@ -126,9 +131,14 @@ class Session:
 
     def _close(self, id: int) -> None:
         if sequence := self._sequences.close(id):
-            self._compute.later(sequence.free)
+            self._compute.later(partial(self._release, sequence) if sequence.leases else sequence.free)
         self._feeding.pop(id, None)
         self._notices.pop(id, None)
+
+    def _release(self, sequence: FedSequence) -> None:
+        """On the compute thread: whatever read the sequence's feeds has been done before."""
+        sequence.free()
+        self._released.append(Released(sequence.id, sequence.epoch))
 
     def _feed(self, request: SequenceFeed) -> None:
         sequence = self._sequences.find(request.sequence, request.epoch, field="feed.sequence")
@@ -177,7 +187,8 @@ class Session:
         """Draft for the entries that reach their frontier within this turn; those with nothing to propose are listed
         too, since their feed was absorbed."""
         reached = [entry for entry in entries if entry[0].is_open and _near(*entry)]
-        done = await self._compute.run([self._work(sequence, request) for sequence, request in reached])
+        works = [self._work(sequence, request) for sequence, request in reached]
+        done = await self._run(works)
         proposals = [
             Proposal(sequence.id, sequence.epoch, request.frontier, request.anchor, draft)
             for (sequence, request), draft in zip(reached, done.drafts, strict=True)
@@ -193,8 +204,20 @@ class Session:
 
     async def _absorb_piece(self) -> Ack | None:
         sequence = next(iter(self._feeding.values()))
-        await self._compute.run([Work(sequence, self._take(sequence, sequence.fed + PIECE_POSITIONS))])
+        await self._run([Work(sequence, self._take(sequence, sequence.fed + PIECE_POSITIONS))])
         return Ack(sequence.id, sequence.epoch, sequence.fed) if sequence.is_open else None
+
+    async def _run(self, works: Sequence[Work]) -> Done:
+        """What was read from the ring counts only if it was still there after the job."""
+        done = await self._compute.run(works)
+        for work in works:
+            for feed in work.feeds:
+                if feed.taps is not None and feed.taps.lease is not None and not feed.taps.lease.holds:
+                    raise InvalidRequest(
+                        f"taps of sequence {work.sequence.id} were overwritten before they were acknowledged",
+                        field="feed.taps.ring",
+                    )
+        return done
 
     def _take(self, sequence: FedSequence, end: int) -> Sequence[Feed]:
         """Feeds to absorb now; what is left of them goes behind the pieces of other sequences."""

@@ -14,6 +14,7 @@ from services.drafter.messages import (
     Open,
     Proposal,
     Proposals,
+    Released,
     Request,
     Response,
     SequenceFeed,
@@ -22,7 +23,8 @@ from services.drafter.messages import (
     Welcome,
 )
 from services.errors import InvalidRequest, Unsupported
-from services.wire.codec import DRAFT_PROTOCOL_VERSION, MODES, tensor_of
+from services.wire.codec import DATA_TYPES, DRAFT_PROTOCOL_VERSION, MODES, tensor_of
+from services.wire.ring import Ring
 
 
 def hello_of(request: pb.DraftRequest | None) -> Hello:
@@ -38,20 +40,27 @@ def hello_of(request: pb.DraftRequest | None) -> Hello:
     if not hello.vocab_size:
         raise InvalidRequest("a target has a vocabulary", field="hello.vocab_size")
     return Hello(
-        vocab_size=hello.vocab_size, hidden_size=hello.hidden_size, weights_fingerprint=hello.weights_fingerprint
+        vocab_size=hello.vocab_size,
+        hidden_size=hello.hidden_size,
+        weights_fingerprint=hello.weights_fingerprint,
+        layers=hello.layers,
+        dtype=DATA_TYPES.name(hello.dtype, field="hello.dtype"),
     )
 
 
-def request_of(request: pb.DraftRequest, hello: Hello) -> Request:
-    """Any later message."""
+def request_of(request: pb.DraftRequest, hello: Hello, ring: Ring | None = None) -> Request:
+    """Any later message. Taps may be in `ring`."""
     match request.WhichOneof("message"):
         case "turn":
             turn = request.turn
-            entries = [_turn_sequence(entry, hello, f"turn.sequences[{i}]") for i, entry in enumerate(turn.sequences)]
+            entries = [
+                _turn_sequence(entry, hello, ring, f"turn.sequences[{index}]")
+                for index, entry in enumerate(turn.sequences)
+            ]
             return Turn(turn.turn, entries)
         case "feed":
             feed = request.feed
-            return SequenceFeed(feed.sequence, feed.epoch, _feed(feed, hello, "feed"))
+            return SequenceFeed(feed.sequence, feed.epoch, _feed(feed, hello, ring, "feed"))
         case "open":
             return _open(request.open, hello)
         case "close":
@@ -64,18 +73,22 @@ def request_of(request: pb.DraftRequest, hello: Hello) -> Request:
 
 def _open(request: pb.Open, hello: Hello) -> Open:
     _in_vocabulary([request.first_id], hello, "open.first_id")
+    sampling = request.sampling
     opening = Opening(
         first_id=request.first_id,
         max_positions=request.max_positions,
-        temperature=request.sampling.temperature if request.sampling.HasField("temperature") else 1.0,
-        seed=request.sampling.seed if request.sampling.HasField("seed") else None,
+        temperature=sampling.temperature if sampling.HasField("temperature") else 1.0,
+        top_k=sampling.top_k,
+        top_p=sampling.top_p if sampling.HasField("top_p") else 1.0,
+        min_p=sampling.min_p,
+        seed=sampling.seed if sampling.HasField("seed") else None,
         choice=request.choice,
     )
     modes = tuple(_mode(mode, "open.modes") for mode in request.modes)
     return Open(sequence=request.sequence, epoch=request.epoch, modes=modes, opening=opening)
 
 
-def _turn_sequence(entry: pb.TurnSequence, hello: Hello, field: str) -> TurnSequence:
+def _turn_sequence(entry: pb.TurnSequence, hello: Hello, ring: Ring | None, field: str) -> TurnSequence:
     feed = entry.feed if entry.HasField("feed") else None
     if feed is not None and (feed.sequence, feed.epoch) != (entry.sequence, entry.epoch):
         raise InvalidRequest("the feed is of another sequence or epoch", field=f"{field}.feed")
@@ -86,16 +99,20 @@ def _turn_sequence(entry: pb.TurnSequence, hello: Hello, field: str) -> TurnSequ
         anchor=entry.anchor,
         mode=_mode(entry.mode, f"{field}.mode"),
         max_draft_tokens=entry.max_draft_tokens,
-        feed=None if feed is None else _feed(feed, hello, f"{field}.feed"),
+        feed=None if feed is None else _feed(feed, hello, ring, f"{field}.feed"),
     )
 
 
-def _feed(feed: pb.Feed, hello: Hello, field: str) -> Feed:
+def _feed(feed: pb.Feed, hello: Hello, ring: Ring | None, field: str) -> Feed:
     ids = list(feed.ids)
     _in_vocabulary(ids, hello, f"{field}.ids")
     if not feed.HasField("taps"):
         return Feed(feed.start, ids)
-    taps = tensor_of(feed.taps, field=f"{field}.taps")
+    taps = tensor_of(feed.taps, ring=ring, field=f"{field}.taps")
+    if taps.dtype != hello.dtype:
+        raise InvalidRequest(
+            f"{taps.dtype}; Hello said {hello.dtype or 'nothing of a dtype'}", field=f"{field}.taps.dtype"
+        )
     if len(taps.shape) != 3 or taps.shape[0] != len(ids) or taps.shape[2] != hello.hidden_size:
         raise InvalidRequest(
             f"shape {list(taps.shape)} is not [{len(ids)}, taps, {hello.hidden_size}]", field=f"{field}.taps.shape"
@@ -126,6 +143,8 @@ def response_of(response: Response) -> pb.DraftResponse:
                 sequence=response.sequence, epoch=response.epoch, fed=response.fed, no_room=response.no_room
             )
             return pb.DraftResponse(behind=behind)
+        case Released():
+            return pb.DraftResponse(released=pb.Released(sequence=response.sequence, epoch=response.epoch))
         case Welcome():
             refusals = [
                 pb.DrafterRefusal(mode=MODES.value(each.mode), name=each.name, reason=each.reason)
@@ -136,6 +155,7 @@ def response_of(response: Response) -> pb.DraftResponse:
                 instance=response.instance,
                 drafters=[description_of(each) for each in response.drafters],
                 refusals=refusals,
+                ring_mapped=response.ring_mapped,
                 max_contexts=response.max_contexts,
             )
             return pb.DraftResponse(welcome=welcome)

@@ -41,6 +41,8 @@ def _load(load: Load) -> Iterator[Metric]:
     yield _gauge("cache_rows", "Positions that the target's cache holds.", load.cache_rows)
     yield _gauge("cache_rows_used", "Positions of it that running sequences have reserved.", used)
     yield _gauge("kv_cache_usage_perc", "The same as a part of the whole, 0 to 1.", used / max(load.cache_rows, 1))
+    yield _gauge("tap_bytes", "Bytes of taps that may be retained for drafters.", load.tap_bytes)
+    yield _gauge("retained_tap_bytes", "Bytes of taps that are retained.", load.retained_tap_bytes)
     yield _gauge("drafter_contexts", "Sequences for which the drafter holds contexts.", load.contexts)
     yield SummaryMetricFamily(
         "tandem_draft_seconds", "Rounds' waits for drafts.", count_value=load.turns, sum_value=load.draft_seconds

@@ -39,6 +39,8 @@ def load(rounds: Rounds, link: DrafterLink) -> target_pb2.Load:
         free_rows=scheduler.model.free_rows,
         cache_rows=scheduler.rows,
         generated=totals.generated,
+        retained_tap_bytes=link.taps.retained_bytes,
+        tap_bytes=link.taps.pages * link.taps.page_bytes,
         drafters=[
             target_pb2.DrafterLoad(
                 mode=MODES.value(mode), rounds=counts.rounds, drafted=counts.drafted, accepted=counts.accepted

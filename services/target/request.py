@@ -23,6 +23,10 @@ class Speculation:
     bands: tuple[Band, ...] | None = None
     explain: bool = False
 
+    def may_use(self, mode: str) -> bool:
+        """Whether the drafter of a mode may draft for it."""
+        return self.mode in ("auto", mode)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:

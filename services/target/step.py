@@ -1,4 +1,4 @@
-"""One step on the model's thread: forward, sample and match, cut, commit. Everything it moves, it moves together.
+"""One step on the model's thread: forward, sample and match, cut, commit, retain. What it moves, it moves together.
 
 A decoding sequence brings [anchor, drafts], a prefilling one a chunk of its prompt. Of a block of n rows whose verdict
 keeps m tokens, m rows are committed: the anchor and the kept drafts but the last token, which becomes the new anchor.
@@ -14,6 +14,8 @@ from services.target.cut import Finish
 from services.target.model import Model
 from services.target.sequence import Sequence
 from services.target.sink import Kept
+from services.target.taps.needs import Needs
+from services.target.taps.taps import Taps
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +43,37 @@ class Progress:
     mode: str = "none"
     drafted: int = 0
 
+    @property
+    def decoded(self) -> bool:
+        """It was a round, no part of a prefill."""
+        return bool(self.kept) and self.kept[0].origin != "first"
 
-def step(model: Model, works: SequenceOf[Work]) -> list[Progress]:
-    """Run one packed forward over all works and commit what the target keeps of each."""
+
+def step(model: Model, taps: Taps, works: SequenceOf[Work]) -> list[Progress]:
+    """Run one packed forward over all works, commit what the target keeps of each, and retain its taps for drafters
+    that need them."""
     blocks = [Block(slot=_slot(work), ids=work.ids, wanted=work.wanted) for work in works]
-    forward = model.forward(blocks)
+    needs = _needs(works)
+    forward = model.forward(blocks, taps=needs.layers, hidden=needs.hidden)
     asking = [work for work in works if work.wanted]
     verdicts = iter(sample_and_match(forward.logits_RV, [_ask(work) for work in asking]))
-    return [_commit(work, next(verdicts)) if work.wanted else _absorb(work) for work in works]
+    done, first = [], 0
+    for work in works:
+        frontier = work.sequence.frontier
+        done.append(_commit(work, next(verdicts)) if work.wanted else _absorb(work))
+        if work.sequence.taps is not None:
+            taps.write(work.sequence.taps, forward, first, work.sequence.frontier - frontier)
+        first += len(work.ids)
+    return done
+
+
+def _needs(works: SequenceOf[Work]) -> Needs:
+    """What any sequence retains: nothing is asked of the model that nobody needs."""
+    needs = Needs()
+    for work in works:
+        if work.sequence.taps is not None and not work.sequence.taps.ended:
+            needs |= work.sequence.taps.needs
+    return needs
 
 
 def _ask(work: Work) -> Ask:

@@ -1,13 +1,14 @@
 """Enums of the wire and their short names; tensors of the wire and their bytes."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from google.protobuf.descriptor import EnumDescriptor
 from tandem.v1 import types_pb2
 
 from services.errors import InvalidRequest
+from services.wire.ring import Lease, Ring
 
 DRAFT_PROTOCOL_VERSION = 1
 """Of the stream between target and drafter; both sides must have the same."""
@@ -65,36 +66,44 @@ ITEM_BYTES = {"bf16": 2, "fp32": 4, "fp16": 2}
 
 @dataclass(frozen=True, slots=True)
 class TensorBytes:
-    """A dense row-major little-endian tensor, as bytes; `torch.frombuffer` and `view` make a tensor of it."""
+    """A dense row-major little-endian tensor, as bytes; `torch.frombuffer` and `view` make a tensor of it.
+
+    With a `lease`, `data` is memory of the tap ring: it is what was meant as long as the lease holds."""
 
     dtype: str
     shape: tuple[int, ...]
-    data: bytes
+    data: bytes | memoryview
+    lease: Lease | None = None
 
     def split(self, rows: int) -> tuple["TensorBytes", "TensorBytes"]:
         """The first `rows` rows, and the others."""
         row, cut = self.shape[1:], rows * ITEM_BYTES[self.dtype] * math.prod(self.shape[1:])
-        head = TensorBytes(self.dtype, (rows, *row), self.data[:cut])
-        return head, TensorBytes(self.dtype, (self.shape[0] - rows, *row), self.data[cut:])
+        head = replace(self, shape=(rows, *row), data=self.data[:cut])
+        return head, replace(self, shape=(self.shape[0] - rows, *row), data=self.data[cut:])
 
 
 def tensor_message(tensor: TensorBytes) -> types_pb2.Tensor:
     """The message that carries `tensor` inline."""
     dtype = DATA_TYPES.value(tensor.dtype)
-    return types_pb2.Tensor(dtype=dtype, shape=tensor.shape, inline=tensor.data)
+    return types_pb2.Tensor(dtype=dtype, shape=tensor.shape, inline=bytes(tensor.data))
 
 
-def tensor_of(message: types_pb2.Tensor, *, field: str = "tensor") -> TensorBytes:
-    """The tensor of a message, whose bytes are exactly those that its dtype and shape need."""
-    if message.WhichOneof("payload") != "inline":
+def tensor_of(message: types_pb2.Tensor, *, ring: Ring | None = None, field: str = "tensor") -> TensorBytes:
+    """The tensor of a message, whose bytes are exactly those that its dtype and shape need; those of a ring's slot are
+    not copied."""
+    payload = message.WhichOneof("payload")
+    if payload is None or (payload == "ring" and ring is None):
         raise InvalidRequest("a tensor must come inline: no ring is mapped", field=f"{field}.payload")
     dtype = DATA_TYPES.name(message.dtype, field=f"{field}.dtype")
     if dtype is None:
         raise InvalidRequest(f"a dtype is needed; legal are {', '.join(DATA_TYPES.legal)}", field=f"{field}.dtype")
     shape = tuple(message.shape)
+    size = message.ring.size_bytes if payload == "ring" else len(message.inline)
     needed = math.prod(shape) * ITEM_BYTES[dtype]
-    if len(message.inline) != needed:
+    if size != needed:
         raise InvalidRequest(
-            f"{dtype} of shape {list(shape)} takes {needed} bytes, not {len(message.inline)}", field=f"{field}.inline"
+            f"{dtype} of shape {list(shape)} takes {needed} bytes, not {size}", field=f"{field}.{payload}"
         )
-    return TensorBytes(dtype, shape, message.inline)
+    if payload == "inline" or ring is None:
+        return TensorBytes(dtype, shape, message.inline)
+    return TensorBytes(dtype, shape, *ring.read(message.ring, field=f"{field}.ring"))

@@ -37,9 +37,24 @@ def test_an_empty_variable_counts_as_absent(monkeypatch):
 
 
 def test_a_list_is_written_with_commas(monkeypatch):
+    folders = {"model": "target", "dflash": "drafter", "mtp": "target"}
     monkeypatch.setenv("TANDEM_DRAFTER_MODES", "ngram, dflash")
-    assert load(DrafterSettings, flags={}).modes == ("ngram", "dflash")
-    assert load(DrafterSettings, flags={"modes": "mtp"}).modes == ("mtp",)
+    assert load(DrafterSettings, flags=folders).loaded == ("ngram", "dflash")
+    assert load(DrafterSettings, flags={"modes": "mtp", **folders}).loaded == ("mtp",)
+
+
+def test_the_n_gram_drafter_and_those_that_have_a_folder_are_loaded():
+    assert load(DrafterSettings, flags={}).loaded == ("ngram",)
+    folders = {"model": "target", "dflash2": "drafter", "mtp": "target"}
+    assert load(DrafterSettings, flags=folders).loaded == ("ngram", "mtp", "dflash2")
+
+
+@pytest.mark.parametrize("mode", ["mtp", "dflash", "dflash2"])
+def test_a_drafter_without_its_folder_or_its_targets_is_refused(mode):
+    with pytest.raises(BadConfig, match=rf"drafter: {mode} must be a folder where {mode} is loaded"):
+        load(DrafterSettings, flags={"modes": mode, "model": "target"})
+    with pytest.raises(BadConfig, match=rf"drafter: model must be a folder where {mode} is loaded"):
+        load(DrafterSettings, flags={mode: "drafter"})
 
 
 def test_a_settings_object_reads_no_environment(monkeypatch):
@@ -101,6 +116,8 @@ def test_a_file_that_is_absent_is_refused(tmp_path):
         (TargetSettings, "model_name", "", "text that is not empty"),
         (DrafterSettings, "modes", [], "one or more of ngram, mtp, dflash, dflash2"),
         (DrafterSettings, "modes", "ngram,eagle", "one or more of ngram, mtp, dflash, dflash2"),
+        (DrafterSettings, "dflash_draws", "target", "argmax or independent or coupled"),
+        (DrafterSettings, "dtype", "int8", "bf16 or fp32"),
         (DrafterSettings, "modes", "ngram,ngram", "one or more of ngram, mtp, dflash, dflash2"),
         (GatewaySettings, "target", 8000, "HOST:PORT"),
     ],

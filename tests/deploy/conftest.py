@@ -15,6 +15,12 @@ def services():
 
 
 @pytest.fixture(scope="session")
+def volumes():
+    """Name -> volume of the compose file."""
+    return yaml.safe_load((DEPLOY / "compose.yaml").read_text())["volumes"]
+
+
+@pytest.fixture(scope="session")
 def objects():
     """(kind, name) -> object of the Kustomize base, as its files have them."""
     kustomization = yaml.safe_load((DEPLOY / "kubernetes/kustomization.yaml").read_text())

@@ -51,7 +51,7 @@ def test_nobody_can_write_but_to_volumes_and_a_temporary_folder(services):
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert not service.get("privileged")
-        assert all(volume.startswith("models:") for volume in service.get("volumes", []))
+        assert all(volume.startswith(("models:", "taps:")) for volume in service.get("volumes", []))
 
 
 def test_only_the_gateway_is_reachable_and_only_on_loopback(services):
@@ -85,5 +85,16 @@ def test_the_model_is_prepared_once_where_the_target_looks_for_it(services):
     assert model["command"] == ["model", "prepare"]
     assert model["restart"] == "no"
     assert model["image"] == target["image"]
-    assert model["volumes"] == target["volumes"]
+    assert set(model["volumes"]) <= set(target["volumes"])
     assert target["depends_on"] == {"model": {"condition": "service_completed_successfully"}}
+
+
+def test_target_and_drafter_share_memory_for_two_tap_rings(services, volumes, settings):
+    assert settings["target"].tap_dir == settings["drafter"].tap_dir
+    for role in ("target", "drafter"):
+        assert f"taps:{settings[role].tap_dir}" in services[role]["volumes"]
+    options = volumes["taps"]["driver_opts"]
+    assert options["type"] == "tmpfs"
+    [size] = re.findall(r"size=(\d+)m\b", options["o"])
+    assert int(size) * 2**20 > 2 * settings["target"].tap_bytes
+    assert "uid=10001" in options["o"], "the images' user"

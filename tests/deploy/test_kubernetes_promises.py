@@ -90,3 +90,13 @@ def test_containers_are_locked(pods, containers):
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
+
+
+def test_target_and_drafter_share_memory_for_two_tap_rings(pods, containers):
+    target, drafter = (load(kind, flags={}, file=FILE) for kind in (TargetSettings, DrafterSettings))
+    assert target.tap_dir == drafter.tap_dir
+    for name in ("target", "drafter"):
+        assert {"name": "taps", "mountPath": str(target.tap_dir)} in containers[name]["volumeMounts"]
+    [taps] = [volume["emptyDir"] for volume in pods["tandem-target"]["volumes"] if volume["name"] == "taps"]
+    assert taps["medium"] == "Memory"
+    assert int(taps["sizeLimit"].removesuffix("Mi")) * 2**20 > 2 * target.tap_bytes

@@ -8,7 +8,7 @@ from services.drafter.drafting import Drafting
 from services.drafter.interface import Description, Draft, Feed, Opening
 from services.drafter.messages import Close, Hello, Open, SequenceFeed, Turn, TurnSequence
 
-HELLO = Hello(vocab_size=1000, hidden_size=4, weights_fingerprint="w")
+HELLO = Hello(vocab_size=1000, hidden_size=4, weights_fingerprint="w", layers=8, dtype="bf16")
 
 
 class ScriptedContext:

@@ -13,8 +13,9 @@ from tandem.v1 import drafter_pb2 as pb
 from tandem.v1 import types_pb2
 from tandem.v1.drafter_pb2_grpc import DrafterServiceStub
 
-from services.drafter.drafting import Drafting
+from services.drafter.drafting import Drafting, misfit
 from services.drafter.interface import Description
+from services.drafter.messages import Hello
 from services.drafter.ngram import NgramDrafter
 from services.drafter.servicer import DrafterServicer
 from services.errors import InvalidRequest, Overloaded, TandemError, Unavailable, Unsupported
@@ -24,7 +25,10 @@ from services.wire.status import raising
 
 pytestmark = pytest.mark.anyio
 NGRAM, MTP, DFLASH = types_pb2.SPECULATION_MODE_NGRAM, types_pb2.SPECULATION_MODE_MTP, types_pb2.SPECULATION_MODE_DFLASH
-HELLO = pb.DraftRequest(hello=pb.Hello(protocol_version=1, vocab_size=100, hidden_size=4, weights_fingerprint="w"))
+BF16 = types_pb2.DATA_TYPE_BFLOAT16
+HELLO = pb.DraftRequest(
+    hello=pb.Hello(protocol_version=1, vocab_size=100, hidden_size=4, layers=8, dtype=BF16, weights_fingerprint="w")
+)
 OPEN = pb.DraftRequest(open=pb.Open(sequence=1, epoch=1, first_id=1, modes=[NGRAM], max_positions=1000))
 
 
@@ -88,7 +92,14 @@ async def test_a_drafter_made_for_another_target_is_refused_by_itself(served):
     others = (
         Made("mtp", target_fingerprint="other"),
         Made("dflash", target_hidden_size=8),
-        Made("dflash2", target_vocab_size=100, target_hidden_size=4, target_fingerprint="w"),
+        Made(
+            "dflash2",
+            target_vocab_size=100,
+            target_hidden_size=4,
+            target_fingerprint="w",
+            tap_layers=(7,),
+            needs_final_hidden=True,
+        ),
     )
     async with served(NgramDrafter(), *others) as process:
         call = process.stub.Draft()
@@ -101,6 +112,21 @@ async def test_a_drafter_made_for_another_target_is_refused_by_itself(served):
     assert "hidden size 8" in welcome.refusals[1].reason
 
 
+@pytest.mark.parametrize(
+    ("target", "needs", "why"),
+    [
+        ({"layers": 7}, {"tap_layers": (2, 7)}, "layer 7"),
+        ({"dtype": None}, {"tap_layers": (2,)}, "dtype"),
+        ({"hidden_size": 0}, {"needs_final_hidden": True}, "hidden size"),
+    ],
+)
+async def test_a_drafter_that_needs_what_the_target_does_not_have_is_refused(target, needs, why):
+    known = {"vocab_size": 100, "hidden_size": 4, "weights_fingerprint": "w", "layers": 8, "dtype": "bf16"}
+    described = Description(mode="mtp", name="needy", max_draft_tokens=1, default_draft_tokens=1, **needs)
+    assert misfit(described, Hello(**known)) is None
+    assert why in misfit(described, Hello(**known | target))
+
+
 def hello(**rest):
     message = pb.DraftRequest()
     message.CopyFrom(HELLO)
@@ -109,6 +135,7 @@ def hello(**rest):
 
 
 RING = types_pb2.Tensor(dtype=types_pb2.DATA_TYPE_BFLOAT16, shape=[2, 1, 4], ring=types_pb2.RingSlot(slot=1))
+SINGLE = types_pb2.Tensor(dtype=types_pb2.DATA_TYPE_FLOAT32, shape=[2, 1, 4], inline=bytes(32))
 WIDE = types_pb2.Tensor(dtype=types_pb2.DATA_TYPE_BFLOAT16, shape=[2, 1, 5], inline=bytes(20))
 ENTRY = "turn.sequences[0]"
 BAD_FEED = {
@@ -116,6 +143,7 @@ BAD_FEED = {
     "the largest id there is": (feed([2**32 - 1]), "ids"),
     "taps of the wrong width": (feed(taps=WIDE), "taps.shape"),
     "taps for fewer positions": (feed([2], taps=WIDE), "taps.shape"),
+    "taps of another dtype": (feed(taps=SINGLE), "taps.dtype"),
     "taps in a ring": (feed(taps=RING), "taps.payload"),
 }
 REFUSED = {

@@ -3,25 +3,35 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tandem.v1.drafter_pb2 import Hello
+from tandem.v1.drafter_pb2_grpc import DrafterServiceServicer
 
 from services.engine.sampling import Ask, Rules, SamplingParams, sample_and_match
 from services.target.background import background
 from services.target.link.link import DrafterLink, Patience
+from services.target.link.tapped import NAMES
+from services.target.policy.rules import PolicyRules
 from services.target.request import Request, Speculation
 from services.target.rounds import Rounds
 from services.target.scheduler import Bounds
 from services.target.sink import Update
+from services.target.steering import Policy, Steering
+from services.target.taps.sharing import Sharing
+from services.target.taps.taps import Taps
 from services.target.worker import Worker
 from services.text.files import TokenizerFiles
 from services.text.tokenizer import Tokenizer
+from services.wire.codec import DATA_TYPES
 from services.wire.serving import drafter_service, serving
+from tests.target.always import Always
 from tests.target.scripted_drafter import ScriptedDrafter
-from tests.target.scripted_model import VOCAB, ScriptedModel, logits
+from tests.target.scripted_model import ScriptedModel, logits
 
 BOUNDS = Bounds(max_sequences=16, max_waiting=64, prefill_chunk=8, round_tokens=64)
 PATIENT = Patience(first_s=30, most_s=30, misses=3, rest_s=0.01, hang_s=60, welcome_s=60, reconnect_s=0.005)
@@ -119,27 +129,51 @@ class System:
             await asyncio.sleep(0)
 
 
+@contextmanager
+def ring_folder() -> Iterator[Path]:
+    """A folder in a tmpfs."""
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
 @asynccontextmanager
 async def system(
-    drafter: ScriptedDrafter | None,
+    drafter: DrafterServiceServicer | None,
     *,
     model: ScriptedModel | None = None,
     bounds: Bounds = BOUNDS,
     patience: Patience = PATIENT,
     clock: Callable[[], float] = time.perf_counter,
+    tap_pages: int = 200,
+    page_bytes: int = 1024,
+    tap_folder: Path | None = None,
+    policy: Policy | None = None,
+    rules: PolicyRules | None = None,
 ) -> AsyncIterator[System]:
     """Everything running, the drafter connected; rounds wait for a drafter that is on its way back."""
     model, worker = model or ScriptedModel(), Worker()
     services = [drafter_service(drafter)] if drafter else []
     async with background() as start, serving("127.0.0.1:0", services, grace_s=0) as server:
         await server.ready()
-        hello = Hello(protocol_version=1, target_instance="test", vocab_size=VOCAB)
-        link = DrafterLink(server.address if drafter else None, hello, patience)
+        hello = Hello(
+            protocol_version=1,
+            target_instance="test",
+            vocab_size=model.vocab_size,
+            hidden_size=model.hidden_size,
+            layers=model.layers,
+            dtype=DATA_TYPES.value(NAMES[model.dtype]),
+        )
+        size, hidden_size = tap_pages * page_bytes, model.hidden_size
+        taps = Taps(size=size, hidden_size=hidden_size, dtype=model.dtype, page_bytes=page_bytes)
+        sharing = Sharing(taps, worker, tap_folder)
+        link = DrafterLink(server.address if drafter else None, hello, patience, taps, sharing)
         start(link.run())
-        if drafter:
-            _wait_for_reconnection(link)
+        if isinstance(drafter, ScriptedDrafter):
             _release_late_answers(model, drafter)
-        rounds = Rounds(model, tokenizer(), link, worker, bounds, clock=clock)
+        steering = Steering(policy or Always(), rules or PolicyRules(), link)
+        rounds = Rounds(model, tokenizer(), link, worker, bounds, steering, clock=clock)
+        if drafter:
+            _wait_for_reconnection(rounds, link)
         start(rounds.run())
         if drafter:
             await link.up.wait()
@@ -147,15 +181,15 @@ async def system(
     worker.close()
 
 
-def _wait_for_reconnection(link: DrafterLink) -> None:
-    draft = link.draft
+def _wait_for_reconnection(rounds: Rounds, link: DrafterLink) -> None:
+    plan = rounds._plan
 
-    async def patient(asks):
+    async def patient():
         async with asyncio.timeout(10):
             await link.up.wait()
-        return await draft(asks)
+        return await plan()
 
-    link.draft = patient
+    rounds._plan = patient
 
 
 def _release_late_answers(model: ScriptedModel, drafter: ScriptedDrafter) -> None:

@@ -1,16 +1,27 @@
 """A real DrafterService whose answers follow a script: right, wrong, late, malformed, dead."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import takewhile
+from pathlib import Path
 
+import torch
 from google.protobuf.duration_pb2 import Duration
 from tandem.v1 import drafter_pb2 as pb
 from tandem.v1 import types_pb2
 from tandem.v1.drafter_pb2_grpc import DrafterServiceServicer
 
 from services.errors import Unavailable
+from services.wire.codec import tensor_of
+from services.wire.ring import Ring, mapped
+from tests.target.scripted_model import HIDDEN, LAYERS, tap
+
+NGRAM, MTP = types_pb2.SPECULATION_MODE_NGRAM, types_pb2.SPECULATION_MODE_MTP
+DFLASH, DFLASH2 = types_pb2.SPECULATION_MODE_DFLASH, types_pb2.SPECULATION_MODE_DFLASH2
+NEEDS = {NGRAM: (), MTP: (LAYERS,), DFLASH: (0, 3), DFLASH2: (1, 3)}
+"""Taps of each mode; LAYERS is the final hidden state."""
 
 KINDS = (
     "right", "wrong", "wrong_first", "nothing", "silent", "late", "doubled", "stale_frontier", "stale_epoch",
@@ -21,16 +32,21 @@ KINDS = (
 
 @dataclass(slots=True)
 class Known:
-    """What the drafter was told of a sequence."""
+    """What the drafter was told of a sequence; `needs` are the taps that its feeds carry."""
 
     ids: list[int]
     epoch: int
+    needs: Sequence[int]
+    leases: bool = False
+    acknowledged: bool = False
 
 
 @dataclass
 class ScriptedDrafter(DrafterServiceServicer):
     """`truth` maps a history to its true continuation; `script` gives the kind and length of each answer, then repeats
-    `right`. `on_time` counts proposed tokens that were valid answers in time."""
+    `right`. `on_time` counts proposed tokens that were valid answers in time, `fed_taps` positions whose taps were
+    right. `faults` is what the target should not have done, such as feeding other taps than the model's. `needs` says
+    which taps each mode needs; a ring is mapped when it lies in `tap_folder`."""
 
     truth: Callable[[Sequence[int]], Sequence[int]]
     script: Iterator[tuple[str, int]]
@@ -43,68 +59,131 @@ class ScriptedDrafter(DrafterServiceServicer):
     max_contexts: int = 100
     room: int = 100
     """Contexts that other targets leave free."""
-    modes: tuple[int, ...] = (types_pb2.SPECULATION_MODE_NGRAM,)
+    fed_taps: int = 0
+    modes: tuple[int, ...] = (NGRAM,)
+    needs: Mapping[int, tuple[int, ...]] = field(default_factory=lambda: NEEDS)
+    context_length: int | None = None
+    tap_folder: Path | None = None
+    rings: list[Ring | None] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
     requests: list[pb.DraftRequest] = field(default_factory=list)
+
+    async def Describe(self, request, context) -> pb.DrafterServiceDescribeResponse:
+        return pb.DrafterServiceDescribeResponse(instance="scripted", drafters=self._drafters())
 
     async def Draft(self, requests: AsyncIterator[pb.DraftRequest], context) -> AsyncIterator[pb.DraftResponse]:
         known: dict[int, Known] = {}
         without: set[int] = set()
-        async for request in requests:
-            self.requests.append(request)
-            match request.WhichOneof("message"):
-                case "hello":
-                    yield pb.DraftResponse(welcome=self._welcome())
-                case "open":
-                    self.opened += 1
-                    if len(known) >= self.room:
-                        yield pb.DraftResponse(behind=pb.Behind(sequence=request.open.sequence, epoch=1, no_room=True))
-                        without.add(request.open.sequence)
-                        continue
-                    known[request.open.sequence] = Known([request.open.first_id], request.open.epoch)
-                    assert len(known) <= self.max_contexts, "no more are opened than were offered"
-                case "feed" if request.feed.sequence in without:
-                    self.passed_over += 1
-                case "feed":
-                    self._feed(known, request.feed)
-                case "close":
-                    self.closed += 1
-                    known.pop(request.close.sequence, None)
-                    without.discard(request.close.sequence)
-                case "turn":
-                    self.passed_over += sum(asked.sequence in without for asked in request.turn.sequences)
-                    kept = [asked for asked in request.turn.sequences if asked.sequence not in without]
-                    del request.turn.sequences[:]
-                    request.turn.sequences.extend(kept)
-                    async for response in self._answer(known, request.turn):
-                        yield response
+        ring: Ring | None = None
+        with ExitStack() as stack:
+            async for request in requests:
+                self.requests.append(request)
+                match request.WhichOneof("message"):
+                    case "hello":
+                        ring = stack.enter_context(mapped(request.hello, self.tap_folder))
+                        self.rings.append(ring)
+                        yield pb.DraftResponse(welcome=self._welcome(ring))
+                    case "open":
+                        opened = request.open
+                        for response in self._released(opened.sequence, known.pop(opened.sequence, None)):
+                            yield response
+                        self.opened += opened.epoch == 1
+                        if len(known) >= self.room:
+                            yield pb.DraftResponse(behind=_no_room(opened))
+                            without.add(opened.sequence)
+                            continue
+                        needs = sorted({layer for mode in opened.modes for layer in self.needs[mode]})
+                        known[opened.sequence] = Known([opened.first_id], opened.epoch, needs)
+                        self._must(len(known) <= self.max_contexts, "no more are opened than were offered")
+                    case "feed" if request.feed.sequence in without:
+                        self.passed_over += 1
+                    case "feed":
+                        feed = request.feed
+                        self._feed(known, feed, ring)
+                        known[feed.sequence].acknowledged = True
+                        yield pb.DraftResponse(ack=_ack(feed.sequence, known[feed.sequence]))
+                    case "close":
+                        self.closed += 1
+                        closed = request.close.sequence
+                        without.discard(closed)
+                        for response in self._released(closed, known.pop(closed, None)):
+                            yield response
+                    case "turn":
+                        self.passed_over += sum(asked.sequence in without for asked in request.turn.sequences)
+                        kept = [asked for asked in request.turn.sequences if asked.sequence not in without]
+                        del request.turn.sequences[:]
+                        request.turn.sequences.extend(kept)
+                        async for response in self._answer(known, request.turn, ring):
+                            yield response
 
     async def all_closed(self) -> None:
         """Wait for the Closes that are still on their way."""
         while self.closed < self.opened:  # noqa: ASYNC110 - a message that is lost fails the test by its timeout
             await asyncio.sleep(0)
 
-    def _welcome(self) -> pb.Welcome:
-        drafters = [
-            pb.DrafterDescription(mode=mode, name="scripted", max_draft_tokens=15, default_draft_tokens=7)
+    def _drafters(self) -> list[pb.DrafterDescription]:
+        return [
+            pb.DrafterDescription(
+                mode=mode,
+                name="scripted",
+                max_draft_tokens=15,
+                default_draft_tokens=7,
+                context_length=self.context_length,
+                tap_layers=[layer for layer in self.needs[mode] if layer < LAYERS],
+                needs_final_hidden=LAYERS in self.needs[mode],
+            )
             for mode in self.modes
         ]
-        return pb.Welcome(protocol_version=1, instance="scripted", drafters=drafters, max_contexts=self.max_contexts)
 
-    def _feed(self, known: dict[int, Known], feed: pb.Feed) -> None:
-        ids = known[feed.sequence].ids
-        assert feed.start == len(ids) - 1, "feeds have no hole and no overlap"
-        ids.extend(feed.ids)
+    def _welcome(self, ring: Ring | None) -> pb.Welcome:
+        return pb.Welcome(
+            protocol_version=1,
+            instance="scripted",
+            drafters=self._drafters(),
+            max_contexts=self.max_contexts,
+            ring_mapped=ring is not None,
+        )
 
-    async def _answer(self, known: dict[int, Known], turn: pb.Turn) -> AsyncIterator[pb.DraftResponse]:
+    def _must(self, holds: bool, what: str) -> None:
+        if not holds:
+            self.faults.append(what)
+        assert holds, what
+
+    def _released(self, sequence: int, over: Known | None) -> Iterator[pb.DraftResponse]:
+        if over is not None and over.leases:
+            yield pb.DraftResponse(released=pb.Released(sequence=sequence, epoch=over.epoch))
+
+    def _feed(self, known: dict[int, Known], feed: pb.Feed, ring: Ring | None) -> None:
+        of = known[feed.sequence]
+        self._must(feed.start == len(of.ids) - 1, "feeds have no hole and no overlap")
+        of.ids.extend(feed.ids)
+        if not of.needs:
+            self._must(not feed.HasField("taps"), "no taps are sent that nobody needs")
+            return
+        taps = tensor_of(feed.taps, ring=ring)
+        of.leases |= taps.lease is not None
+        self._must(taps.dtype == "fp32", "taps are of the model's dtype")
+        self._must(taps.shape == (len(feed.ids), len(of.needs), HIDDEN), "there is a row for each tap of each position")
+        given_NKH = torch.frombuffer(bytearray(taps.data), dtype=torch.float32).view(taps.shape)
+        for position, given_KH in enumerate(given_NKH, feed.start):
+            history = of.ids[: position + 1]
+            right = torch.stack([tap(history, layer) for layer in of.needs])
+            self._must(torch.equal(given_KH, right), f"the taps of position {position} are the model's")
+        self._must(taps.lease is None or taps.lease.holds, "a slot is not overwritten before it is acknowledged")
+        self.fed_taps += len(feed.ids)
+
+    async def _answer(
+        self, known: dict[int, Known], turn: pb.Turn, ring: Ring | None
+    ) -> AsyncIterator[pb.DraftResponse]:
         self.turns += 1
         kind, length = next(self.script, ("right", 7))
         proposals = []
         for asked in turn.sequences:
             if asked.HasField("feed"):
-                self._feed(known, asked.feed)
+                self._feed(known, asked.feed, ring)
             ids = known[asked.sequence].ids
-            assert len(ids) == asked.frontier + 1, "the context reaches the frontier"
-            assert ids[-1] == asked.anchor
+            self._must(len(ids) == asked.frontier + 1, "the context reaches the frontier")
+            self._must(ids[-1] == asked.anchor, "the anchor is the last id that was fed")
             proposals.append(self._proposal(kind, length, asked, ids))
         answer = pb.DraftResponse(proposals=pb.Proposals(turn=turn.turn, proposals=proposals, elapsed=Duration()))
         match kind:
@@ -118,17 +197,28 @@ class ScriptedDrafter(DrafterServiceServicer):
                 yield answer
             case "behind":
                 for asked in turn.sequences:
-                    yield pb.DraftResponse(behind=pb.Behind(sequence=asked.sequence, epoch=asked.epoch, fed=0))
+                    of, id = known[asked.sequence], asked.sequence
+                    yield pb.DraftResponse(behind=pb.Behind(sequence=id, epoch=asked.epoch, fed=0))
+                    if of.acknowledged:
+                        del of.ids[1:]  # the context is lost
+                        of.acknowledged = False
                 yield pb.DraftResponse(proposals=pb.Proposals(turn=turn.turn))
+                for asked in turn.sequences:
+                    of = known[asked.sequence]
+                    of.acknowledged = len(of.ids) > 1
+                    yield pb.DraftResponse(ack=_ack(asked.sequence, of))
             case "doubled":
                 yield answer
                 yield answer
             case "unexpected":
-                yield pb.DraftResponse(welcome=self._welcome())
+                yield pb.DraftResponse(welcome=self._welcome(ring))
                 yield pb.DraftResponse(ack=pb.Ack(sequence=999, epoch=1, fed=10**6))
                 yield answer
             case _:
                 yield answer
+        if kind not in ("behind", "silent", "die"):
+            for asked in turn.sequences:
+                known[asked.sequence].acknowledged = True
 
     def _proposal(self, kind: str, length: int, asked: pb.TurnSequence, ids: Sequence[int]) -> pb.Proposal:
         draft = list(self.truth(ids))[: min(length, asked.max_draft_tokens)]
@@ -158,3 +248,11 @@ class ScriptedDrafter(DrafterServiceServicer):
             usable = takewhile(lambda id: id < 32, proposal.ids[: asked.max_draft_tokens])
             self.on_time += len(list(usable))
         return proposal
+
+
+def _no_room(opened: pb.Open) -> pb.Behind:
+    return pb.Behind(sequence=opened.sequence, epoch=opened.epoch, no_room=True)
+
+
+def _ack(sequence: int, known: Known) -> pb.Ack:
+    return pb.Ack(sequence=sequence, epoch=known.epoch, fed=len(known.ids) - 1)

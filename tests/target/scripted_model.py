@@ -11,7 +11,7 @@ import torch
 from services.engine.batch import Block, Forward
 from services.errors import Overloaded
 
-VOCAB = 32
+VOCAB, HIDDEN, LAYERS = 32, 8, 5
 
 
 def logits(history: Sequence[int]) -> torch.Tensor:
@@ -22,6 +22,13 @@ def logits(history: Sequence[int]) -> torch.Tensor:
         state = (state * 1664525 + 1013904223) & 0xFFFFFFFF
         row.append(((state >> 16) % 17) / 2 - 4)
     return torch.tensor(row)
+
+
+def tap(history: Sequence[int], layer: int) -> torch.Tensor:
+    """[H] for the last position of `history`: whole numbers, so that nothing is lost in any dtype of 9 bits or more.
+    `layer` LAYERS is the state after the final norm."""
+    state = zlib.crc32(bytes([*(id % 256 for id in history), layer]))
+    return torch.tensor([(state >> shift) % 256 for shift in range(0, 4 * HIDDEN, 4)], dtype=torch.float32)
 
 
 class ScriptedSlot:
@@ -49,17 +56,19 @@ class ScriptedSlot:
 
 
 class ScriptedModel:
-    """`widths` records the rows of every block, `forwards` the number of passes."""
+    """`widths` records the rows of every block, `forwards` the number of passes, `tapped` what was asked of each."""
 
     vocab_size = VOCAB
-    hidden_size = 8
-    layers = 2
+    hidden_size = HIDDEN
+    layers = LAYERS
+    dtype = torch.float32
 
     def __init__(self, *, context: int = 256, cache_rows: int = 4096) -> None:
         self.context = context
         self.cache_rows = self.free_rows = cache_rows
         self.forwards = 0
         self.widths: list[int] = []
+        self.tapped: list[tuple[tuple[int, ...], bool]] = []
         self.fail_at: int | None = None
         self.on_forward: Callable[[], None] = lambda: None
 
@@ -79,10 +88,18 @@ class ScriptedModel:
         self.on_forward()
         if self.forwards == self.fail_at:
             raise RuntimeError("the model broke")
-        rows = []
+        self.tapped.append((tuple(taps), hidden))
+        rows, histories = [], []
         for block in blocks:
             self.widths.append(len(block.ids))
             history = [*block.slot.ids, *block.ids]
             block.slot.begin(block.ids)
+            histories += [history[: len(block.slot.ids) + i + 1] for i in range(len(block.ids))]
             rows += [logits(history[: len(history) - block.wanted + i + 1]) for i in range(block.wanted)]
-        return Forward(logits_RV=torch.stack(rows) if rows else torch.empty(0, VOCAB), taps={}, hidden_TH=None)
+        wanted = [*taps, *([LAYERS] if hidden else [])]
+        tapped = {layer: torch.stack([tap(history, layer) for history in histories]) for layer in wanted}
+        return Forward(
+            logits_RV=torch.stack(rows) if rows else torch.empty(0, VOCAB),
+            hidden_TH=tapped.pop(LAYERS, None),
+            taps=tapped,
+        )

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tandem.v1 import target_pb2 as pb
+from tandem.v1.drafter_pb2_grpc import DrafterServiceServicer
 from tandem.v1.target_pb2_grpc import TargetServiceStub
 from tandem.v1.types_pb2 import Audit, Sampling, Speculation, Stopping
 
@@ -20,8 +21,9 @@ from services.wire.codec import FINISH_KINDS, MODES, ORIGINS
 from services.wire.serving import serving, target_service
 from services.wire.status import raising
 from tests.target.harness import System, plain_answer, request, system, truth_of
+from tests.target.recording_drafter import RecordingDrafter, recording
 from tests.target.scripted_drafter import ScriptedDrafter
-from tests.target.scripted_model import VOCAB, ScriptedModel
+from tests.target.scripted_model import LAYERS, VOCAB, ScriptedModel
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +34,9 @@ GREEDY = Sampling(temperature=0, seed=7)
 
 
 @asynccontextmanager
-async def served(*, drafter: ScriptedDrafter | None = None, model: ScriptedModel | None = None, waiting: int = 64):
+async def served(
+    *, drafter: DrafterServiceServicer | None = None, model: ScriptedModel | None = None, waiting: int = 64
+):
     """A stub of the service, and what is behind it."""
     bounds = Bounds(max_sequences=2, max_waiting=waiting, prefill_chunk=8, round_tokens=64)
     async with system(drafter, model=model, bounds=bounds) as running:
@@ -215,3 +219,24 @@ async def test_calls_together_are_the_calls_alone() -> None:
         assert isinstance(running, System)
     ids = [[[token.id for message in each for token in message.tokens] for each in some] for some in (together, alone)]
     assert ids[0] == ids[1]
+
+
+async def test_describe_says_why_a_drafter_was_refused_and_how_much_is_retained_for_others() -> None:
+    misfit = RecordingDrafter(mode="dflash", tap_layers=(1, LAYERS))
+    with recording(misfit, RecordingDrafter(needs_final_hidden=True)) as drafter:
+        async with served(drafter=drafter) as (stub, running):
+            before = await stub.Describe(pb.TargetServiceDescribeRequest())
+            hold = threading.Event()
+            running.model.on_forward = lambda: hold.wait(30) if running.model.forwards > 3 else None
+            answering = asyncio.create_task(answered(stub, call(speculation=Speculation(mode=MODES.value("mtp")))))
+            while running.model.forwards <= 3:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            during = await stub.Describe(pb.TargetServiceDescribeRequest())
+            hold.set()
+            await answering
+    states = {MODES.name(each.mode): each for each in before.drafters}
+    assert states["mtp"].up
+    assert not states["mtp"].refusal
+    assert not states["dflash"].up
+    assert f"needs what layer {LAYERS} computes" in states["dflash"].refusal
+    assert before.load.retained_tap_bytes == 0 < during.load.retained_tap_bytes <= during.load.tap_bytes

@@ -25,7 +25,7 @@ def _refuse_windows(keys: Keys, layers: int) -> None:
     """Raises BadCheckpoint if a layer slides: one that `layer_types` names so or, without that list, one from
     `max_window_layers` on. A window that is switched off is none."""
     if "layer_types" in keys:
-        if keys.texts("layer_types") != [WHOLE] * layers:
+        if keys.texts("layer_types") != (WHOLE,) * layers:
             raise keys.wrong("layer_types", f"{WHOLE} for each of num_hidden_layers, {layers}: no layer may slide")
         return
     windows = keys.flag("use_sliding_window", False) and "sliding_window" in keys

@@ -62,6 +62,10 @@ class Checkpoint:
     def __contains__(self, tensor: str) -> bool:
         return tensor in self._home
 
+    def has(self, prefix: str) -> bool:
+        """Whether any tensor's name begins so."""
+        return any(tensor.startswith(prefix) for tensor in self._home)
+
     def check(self, shapes: Mapping[str, tuple[int, ...]], ignored: Callable[[str], bool]) -> None:
         """Names both ways, then shapes and types. Tensors that `ignored` accepts may be there."""
         if missing := shapes.keys() - self._home:
@@ -78,6 +82,11 @@ class Checkpoint:
                 raise BadCheckpoint(
                     f"{self._home[name]}: {name} is stored as {found.get_dtype()}; legal are {', '.join(FLOATS)}"
                 )
+
+    def form(self, name: str) -> tuple[str, tuple[int, ...]]:
+        """The type as which a tensor is stored (`BF16`, `I64`, ...) and its shape."""
+        found = self._files[self._home[name]].get_slice(name)
+        return found.get_dtype(), tuple(found.get_shape())
 
     def read(self, name: str, dtype: torch.dtype) -> Tensor:
         """A copy: the file may change on disk while the model runs."""

@@ -41,12 +41,6 @@ class Keys:
             raise self.wrong(key, "text")
         return value
 
-    def texts(self, key: str) -> list[str]:
-        value = self._get(key, None)
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise self.wrong(key, "a list of texts")
-        return value
-
     def integer(self, key: str, default: int | None = None, *, least: int = 1) -> int:
         value = self._get(key, default)
         if type(value) is not int or value < least:
@@ -64,6 +58,26 @@ class Keys:
         if type(value) is not bool:
             raise self.wrong(key, "true or false")
         return value
+
+    def index(self, key: str) -> int:
+        value = self._get(key, None)
+        if type(value) is not int or value < 0:
+            raise self.wrong(key, "an integer from 0 on")
+        return value
+
+    def indices(self, key: str) -> tuple[int, ...]:
+        """A list of integers from 0 on; empty when the key is not there."""
+        value = self._get(key, [])
+        if not isinstance(value, list) or not all(type(item) is int and item >= 0 for item in value):
+            raise self.wrong(key, "a list of integers from 0 on")
+        return tuple(value)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of texts; empty when the key is not there."""
+        value = self._get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.wrong(key, "a list of texts")
+        return tuple(value)
 
     def one_of(self, key: str, legal: tuple[str, ...], default: str | None = None) -> str:
         value = self._get(key, default)

@@ -9,12 +9,20 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import grpc.aio
-from tandem.v1.drafter_pb2 import DrafterDescription, DrafterRefusal, DraftRequest, DraftResponse, Hello
+from tandem.v1.drafter_pb2 import (
+    DrafterDescription,
+    DrafterRefusal,
+    DrafterServiceDescribeRequest,
+    DraftRequest,
+    DraftResponse,
+    Hello,
+    Welcome,
+)
 from tandem.v1.drafter_pb2_grpc import DrafterServiceStub
 
 if TYPE_CHECKING:
@@ -26,7 +34,12 @@ from services.errors import TandemError, Unavailable
 from services.target.link.patience import Breaker, Deadline
 from services.target.link.stream import Stream
 from services.target.link.turn import Drafts
+from services.target.request import Request
 from services.target.sequence import Sequence as Generation
+from services.target.taps.needs import Needs
+from services.target.taps.retained import Retained
+from services.target.taps.sharing import Sharing
+from services.target.taps.taps import Taps
 from services.wire.clients import before_retrying, drafter_channel
 
 log = logging.getLogger(__name__)
@@ -56,23 +69,36 @@ class Patience:
 
 
 class DrafterLink:
-    """`address` None: there is no drafter. `dropped` counts, by reason, what was received but not applied,
-    `skipped` asks that brought no draft; of `turns`, `unanswered` had no answer in time.
-    `up` is set while drafters are here."""
+    """`address` None: there is no drafter. `taps` is what may be fed, `sharing` how it reaches a drafter on this host;
+    None: in messages. `dropped` counts, by reason, what was received but not applied, `skipped` asks that brought no
+    draft; of `turns`, `unanswered` had no answer in time. The last `draft` asked for sequences `asked`, and was or
+    was not `answered`. `up` is set while drafters are here."""
 
     def __init__(
-        self, address: str | None, hello: Hello, patience: Patience, *, clock: Callable[[], float] = time.monotonic
+        self,
+        address: str | None,
+        hello: Hello,
+        patience: Patience,
+        taps: Taps,
+        sharing: Sharing | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.taps = taps
         self.up = asyncio.Event()
         self.dropped: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()
         self.turns = self.unanswered = 0
+        self.asked: Collection[int] = ()
+        self.answered = False
         self.refusals: Sequence[DrafterRefusal] = ()
         self._address, self._hello, self._patience, self._clock = address, hello, patience, clock
         self._deadline = Deadline(patience.first_s, patience.most_s)
         self._breaker = Breaker(clock, patience.misses, patience.rest_s)
         self._stream: Stream | None = None
         self._call: Call | None = None
+        self._sharing = sharing
+        self._known: Mapping[str, DrafterDescription] = {}
 
     @property
     def drafters(self) -> Mapping[str, DrafterDescription]:
@@ -84,9 +110,26 @@ class DrafterLink:
         """Sequences that the drafter holds for us."""
         return len(self._stream.contexts) if self._stream else 0
 
+    def retain(self, request: Request) -> Retained | None:
+        """Retain what drafters may need of a sequence that begins: those that are here or, while none is, that were
+        here last. None when they need nothing."""
+        wanted = [
+            each
+            for mode, each in self._known.items()
+            if request.speculation.may_use(mode)
+            and not (each.HasField("context_length") and each.context_length <= len(request.prompt))
+        ]
+        needs = Needs.of(wanted)
+        return self.taps.retain(needs) if needs else None
+
+    def hindrances(self, sequence: Generation) -> Mapping[str, str]:
+        """Why drafters that are here cannot draft for a sequence just now, by mode."""
+        return self._stream.hindrances(sequence) if self._stream else {}
+
     async def draft(self, asks: Sequence[DraftAsk]) -> Drafts:
         """Drafts by sequence, for those that have any when the round's drafting time is up."""
         stream = self._stream
+        self.asked, self.answered = (), False
         if stream is None or self._breaker.open or self._still_open(stream):
             self.skipped["away" if stream is None else "resting" if self._breaker.open else "busy"] += len(asks)
             return {}
@@ -97,10 +140,11 @@ class DrafterLink:
         budget_s = self._deadline.seconds
         turn = stream.begin(entries, self._clock(), budget_s)
         self.turns += 1
+        self.asked = {entry.sequence for entry in entries}
         await asyncio.wait([turn.answer], timeout=budget_s)
         if turn.answer.done():
             self._breaker.answered()
-            drafts = turn.answer.result()
+            drafts, self.answered = turn.answer.result(), stream is self._stream
             self.skipped["nothing_proposed" if stream is self._stream else "away"] += len(entries) - len(drafts)
             return drafts
         self.unanswered += 1
@@ -146,16 +190,19 @@ class DrafterLink:
     async def _converse(self, stub: "DrafterServiceAsyncStub") -> None:
         """One stream, from Hello to its end."""
         outgoing: asyncio.Queue[DraftRequest] = asyncio.Queue()
-        outgoing.put_nowait(DraftRequest(hello=self._hello))
+        described = await stub.Describe(DrafterServiceDescribeRequest(), timeout=self._patience.welcome_s)
         self._call = call = stub.Draft()
         writing = asyncio.create_task(_write(call, outgoing))
         try:
-            async with asyncio.timeout(self._patience.welcome_s):
-                first = await call.read()
-            if not isinstance(first, DraftResponse) or not first.HasField("welcome"):
-                raise Unavailable("its first message is not Welcome")
-            stream = Stream(first.welcome, outgoing, self._hello.vocab_size, self.dropped)
-            self._begin(stream, first.welcome.refusals)
+            # A ring takes its memory at once, so there is one for who needs it only.
+            sharing = self._sharing if Needs.of(described.drafters) else None
+            async with sharing.offer() if sharing else contextlib.nullcontext() as ring:
+                hello = Hello(ring=ring)
+                hello.MergeFrom(self._hello)
+                outgoing.put_nowait(DraftRequest(hello=hello))
+                welcome = await self._welcome(call)
+            stream = Stream(welcome, outgoing, self._hello.vocab_size, self.dropped, self.taps)
+            self._begin(stream, welcome.refusals)
             while isinstance(response := await call.read(), DraftResponse):
                 if turn := stream.receive(response):
                     self._deadline.answered(self._clock() - turn.sent_at)
@@ -170,8 +217,15 @@ class DrafterLink:
             call.cancel()
             self._end()
 
+    async def _welcome(self, call: "Call") -> Welcome:
+        async with asyncio.timeout(self._patience.welcome_s):
+            first = await call.read()
+        if not isinstance(first, DraftResponse) or not first.HasField("welcome"):
+            raise Unavailable("its first message is not Welcome")
+        return first.welcome
+
     def _begin(self, stream: Stream, refusals: Sequence[DrafterRefusal]) -> None:
-        self._stream, self.refusals = stream, refusals
+        self._stream, self._known, self.refusals = stream, stream.drafters, refusals
         self._breaker.answered()
         self.up.set()
         log.info("drafter at %s serves %s", self._address, ", ".join(stream.drafters) or "nothing")
@@ -182,6 +236,7 @@ class DrafterLink:
         if self._stream is not None:
             self._stream.end()
         self._stream = self._call = None
+        self.refusals = ()
         self.up.clear()
 
 

@@ -2,18 +2,24 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from tandem.v1.drafter_pb2 import DraftRequest, DraftResponse, Proposals, TurnSequence, Welcome
+from tandem.v1.drafter_pb2 import DraftRequest, DraftResponse, Feed, Proposals, TurnSequence, Welcome
 from tandem.v1.drafter_pb2 import Turn as TurnMessage
 
 from services.target.link.contexts import Contexts
+from services.target.link.tapped import lacking
 from services.target.link.turn import Turn
 from services.target.sequence import Sequence
+from services.target.taps.needs import Needs
+from services.target.taps.taps import Taps
 from services.wire.codec import MODES
 
 BLOCK_POSITIONS = 16
 """What a turn may carry of a feed: the most that one round commits."""
+
+TURN_BYTES = 1 << 20
+"""Taps that a turn carries itself; the feeds of further sequences go before it, each in a message of its own."""
 
 
 class Stream:
@@ -23,11 +29,17 @@ class Stream:
     """
 
     def __init__(
-        self, welcome: Welcome, outgoing: asyncio.Queue[DraftRequest], vocab_size: int, dropped: Counter[str]
+        self,
+        welcome: Welcome,
+        outgoing: asyncio.Queue[DraftRequest],
+        vocab_size: int,
+        dropped: Counter[str],
+        taps: Taps,
     ) -> None:
         self.drafters = {name: each for each in welcome.drafters if (name := MODES.name(each.mode))}
-        self.contexts = Contexts()
+        self.contexts = Contexts(taps, ring=welcome.ring_mapped)
         self.turn: Turn | None = None
+        self._needs = {mode: Needs.of([each]) for mode, each in self.drafters.items()}
         self._outgoing = outgoing
         self._vocab_size = vocab_size
         self._dropped = dropped
@@ -38,21 +50,43 @@ class Stream:
     def sync(self, sequence: Sequence) -> bool:
         """Feed what one turn could not carry: a prompt, or what was committed while nobody drafted. False when the
         drafter holds no context for the sequence and none can be opened."""
-        if sequence.id in self._sitting_out:
+        if sequence.id in self._sitting_out or not self._opened(sequence):
             return False
-        if sequence.id not in self.contexts:
-            modes = self._modes(sequence)
-            if not modes or len(self.contexts) >= self._max_contexts:
-                return False
-            self._send(self.contexts.open(sequence, modes))
         if self.contexts.gap(sequence) > BLOCK_POSITIONS:
-            self._send(self.contexts.feeds(sequence))
+            self._feed(self.contexts.feeds(sequence))
         return True
 
+    def _opened(self, sequence: Sequence) -> bool:
+        """Open a sequence that is not open, and start over one whose taps are gone, for the drafters that need none."""
+        known = sequence.id in self.contexts
+        if known and not self.contexts.starved(sequence.id):
+            return True
+        modes = self._modes(sequence)
+        if not modes:
+            self.close(sequence.id)
+            return False
+        if not known and len(self.contexts) >= self._max_contexts:
+            return False
+        self._send(self.contexts.open(sequence, modes, Needs.of(self.drafters[mode] for mode in modes)))
+        return True
+
+    def hindrances(self, sequence: Sequence) -> Mapping[str, str]:
+        """Why drafters cannot draft for a sequence just now, by mode: reasons of the report."""
+        lack = {mode: why for mode, needs in self._needs.items() if (why := lacking(sequence.taps, needs))}
+        if self.contexts.catching_up(sequence.id):
+            return dict.fromkeys(self.drafters, "catching_up") | lack
+        return lack
+
     def entry(self, sequence: Sequence, mode: str, max_draft_tokens: int) -> TurnSequence | None:
-        """The question for one sequence, carrying the feed of its last commit; None when it has no context."""
-        if not self.sync(sequence):
+        """The question for one sequence, carrying the feed of its last commit; None when it has no context for the
+        mode, or one that cannot be brought up to the frontier now."""
+        if not self.sync(sequence) or mode not in self.contexts[sequence.id].modes:
             return None
+        feeds = list(self.contexts.feeds(sequence))
+        if self.contexts.gap(sequence):
+            self._feed(iter(feeds))
+            return None
+        self._feed(iter(feeds[:-1]))  # the commit reaches over the end of a page
         return TurnSequence(
             sequence=sequence.id,
             epoch=self.contexts[sequence.id].epoch,
@@ -60,13 +94,19 @@ class Stream:
             anchor=sequence.ids[-1],
             mode=MODES.value(mode),
             max_draft_tokens=max_draft_tokens,
-            feed=self.contexts.feed(sequence),
+            feed=feeds[-1] if feeds else None,
         )
 
     def begin(self, entries: list[TurnSequence], now: float, budget_s: float) -> Turn:
         """Send a turn. Its answer resolves `turn.answer`, however late."""
         self._turns += 1
         self.turn = Turn(self._turns, now, {entry.sequence: entry for entry in entries}, self._vocab_size)
+        inline = 0
+        for entry in entries:
+            inline += len(entry.feed.taps.inline)
+            if inline > TURN_BYTES and entry.HasField("feed"):
+                self._outgoing.put_nowait(DraftRequest(feed=entry.feed))
+                entry.ClearField("feed")
         message = TurnMessage(turn=self.turn.number, sequences=entries)
         message.budget.FromNanoseconds(round(budget_s * 1e9))
         self._outgoing.put_nowait(DraftRequest(turn=message))
@@ -83,6 +123,8 @@ class Stream:
                 self._sit_out(response.behind.sequence, response.behind.epoch)
             case "behind":
                 self.contexts.behind(response.behind.sequence, response.behind.epoch, response.behind.fed)
+            case "released":
+                self.contexts.released(response.released.sequence, response.released.epoch)
             case _:
                 self._dropped["unexpected"] += 1
         return None
@@ -105,18 +147,26 @@ class Stream:
     def _sit_out(self, sequence: int, epoch: int) -> None:
         """Other targets hold all contexts: feed nothing to one that is none."""
         if sequence in self.contexts and self.contexts[sequence].epoch == epoch:
-            self._send(self.contexts.close(sequence))
+            self._send(self.contexts.refused(sequence))
             self._sitting_out.add(sequence)
 
     def end(self) -> None:
         """The stream broke: whoever waits for its drafts goes on without."""
         if self.turn is not None:
             self.turn.resolve({})
+        self.contexts.end()
 
     def _modes(self, sequence: Sequence) -> tuple[str, ...]:
-        """The drafters this request may use, of those that are here."""
-        wanted = sequence.request.speculation.mode
-        return tuple(mode for mode in self.drafters if wanted in ("auto", mode))
+        """The drafters this request may use, of those that are here and can be fed."""
+        speculation = sequence.request.speculation
+        return tuple(
+            mode
+            for mode, needs in self._needs.items()
+            if speculation.may_use(mode) and lacking(sequence.taps, needs) is None
+        )
+
+    def _feed(self, feeds: Iterator[Feed]) -> None:
+        self._send(DraftRequest(feed=feed) for feed in feeds)
 
     def _send(self, requests: Iterator[DraftRequest]) -> None:
         for request in requests:

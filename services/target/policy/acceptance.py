@@ -1,6 +1,6 @@
 """How likely each further draft is kept: by drafter and position, for all sequences and for one.
 
-A sequence starts from what its drafter came to elsewhere, and soon speaks for itself. Counts fade, because texts change.
+A sequence starts from what its drafter came to elsewhere, and soon speaks for itself. Counts fade, for texts change.
 That a drafter has nothing to say is counted apart: it costs next to nothing, and tells nothing of what it does say.
 """
 
@@ -124,10 +124,11 @@ class Acceptance:
         return (came.won[0] / came.weight + 10 * self._prior.speaks) / (came.tried[0] / came.weight + 10)
 
     def survival(self, most: int) -> Sequence[float]:
-        """Element i of at most `most`: the probability that drafts come, and that draft i and all before it are kept."""
+        """Element i of at most `most`: the probability that drafts come, and draft i and all before it are kept."""
         # A sequence that misses more than expected where it was tried will do so where it was not.
         harder = (self._missed + SURE) / (self._expected + SURE)
-        tally, alive, survival = self._drafts, self.speaks, []
+        tally, alive = self._drafts, self.speaks
+        survival: list[float] = []
         trust = TRUST * tally.weight
         for tried, won, rate in zip(tally.tried[:most], tally.won, self._prior.rates, strict=False):
             alive *= (won + trust * max(1 - (1 - rate) * harder, 0.0)) / (tried + trust)

@@ -16,8 +16,8 @@ LOOKS = 64
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One sequence may draft with `mode`. `gains[i]`: the probability that draft i is kept, falling. `rows`: drafts that
-    come for one that is asked for. `least`: it drafts so many in any case."""
+    """One sequence may draft with `mode`. `gains[i]`: the probability that draft i is kept, falling. `rows`: drafts
+    that come for one that is asked for. `least`: it drafts so many in any case."""
 
     mode: str
     gains: Sequence[float]

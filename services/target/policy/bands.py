@@ -46,20 +46,10 @@ def checked(bands: Sequence[Band], legal: Sequence[str]) -> tuple[Band, ...]:
 def place(bands: Sequence[Band], context: int, current: Band | None, hysteresis: int) -> Band | None:
     """The band of a sequence of `context` tokens; None where no band covers it. It stays in `current` until it is
     `hysteresis` tokens out of it: who ends just behind a border pays for no change of drafters."""
-    if current is not None and current.start - hysteresis <= context:
-        if current.end is None or context < current.end + hysteresis:
-            return current
+    if (
+        current is not None
+        and current.start - hysteresis <= context
+        and (current.end is None or context < current.end + hysteresis)
+    ):
+        return current
     return next((band for band in bands if band.covers(context)), None)
-
-
-def parse(text: str) -> tuple[Band, ...]:
-    """`0-20480:mtp,ngram;20480-:ngram` as flags and variables write bands. Raises ValueError."""
-    return tuple(_parsed(part.strip()) for part in text.split(";"))
-
-
-def _parsed(text: str) -> Band:
-    lengths, _, modes = text.partition(":")
-    start, dash, end = lengths.partition("-")
-    if not dash or not start.strip().isdecimal() or not (end.strip() == "" or end.strip().isdecimal()):
-        raise ValueError(f"{text!r} does not begin with FROM-TO: or FROM-:")
-    return Band(int(start), int(end) if end.strip() else None, tuple(mode.strip() for mode in modes.split(",")))

@@ -12,7 +12,7 @@ AHEAD = 512
 
 @dataclass(slots=True)
 class Budget:
-    """Of one request: `elapsed_s` in rounds, of which `lost_s` were lost by trying. `share` of the whole may be lost."""
+    """Of one request: `elapsed_s` in rounds, of which `lost_s` were lost by trying. `share` of all may be lost."""
 
     share: float
     elapsed_s: float = 0.0

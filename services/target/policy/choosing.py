@@ -16,9 +16,7 @@ ENOUGH = 3
 """Tries of a drafter, by any sequence, after which its first guesses are worth something."""
 
 
-def choose(
-    cases: Sequence[Case], timings: Timings, priors: Mapping[str, Prior], rules: PolicyRules
-) -> Chosen | None:
+def choose(cases: Sequence[Case], timings: Timings, priors: Mapping[str, Prior], rules: PolicyRules) -> Chosen | None:
     """None while nothing can be told of time: nobody decodes, or no forward was measured."""
     if not cases:
         return None
@@ -34,8 +32,8 @@ def choose(
     options = []
     for case in cases:
         room = case.state.budget.room(case.view.remaining, plain.seconds)
-        modes = [mode for mode in case.most if room > 0 or (mode not in new and case.state.mode != "none")]
-        options.append(case.choices(priors, rules, modes, new))
+        allowed = [mode for mode in case.most if room > 0 or (mode not in new and case.state.mode != "none")]
+        options.append(case.choices(priors, rules, allowed, new))
     ways, best = assign(options, costs)
     modes = [choice.mode if choice and length else None for choice, length in zip(ways, best.lengths, strict=True)]
     reasons = [
@@ -59,7 +57,7 @@ def _calibrate(cases: Sequence[Case], timings: Timings) -> Chosen:
     curve = timings.verify(sum(case.view.context for case in cases))
     seconds = curve.at(len(cases)) if curve else 0.0
     allotment = Allotment((0,) * len(cases), float(len(cases)), seconds)
-    nothing = [None] * len(cases)
+    nothing: list[str | None] = [None] * len(cases)
     return Chosen(nothing, ["gate"] * len(cases), ["calibrate"] * len(cases), allotment)
 
 
@@ -95,9 +93,7 @@ def _affords(case: Case, lost: float, plain_s: float) -> bool:
     return lost <= case.state.budget.room(case.view.remaining, plain_s)
 
 
-def _reason(
-    case: Case, options: Mapping[str, Choice], timings: Timings, rules: PolicyRules, *, alone: bool
-) -> str:
+def _reason(case: Case, options: Mapping[str, Choice], timings: Timings, rules: PolicyRules, *, alone: bool) -> str:
     """Why it rests: its drafts are no good, or there is too much else to do, or they are too slow."""
     if case.most and not options and any(case.state.hopeless(mode, rules) for mode in case.most):
         return "acceptance"

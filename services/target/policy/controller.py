@@ -38,7 +38,9 @@ class Controller:
         self._priors: dict[str, Prior] = {}
         self._states: dict[int, Steered] = {}
         self._chosen: Chosen | None = None
-        self._plan, self._planned_for, self._good_for = Plan({}), (), 0
+        self._plan = Plan({})
+        self._planned_for: object = None
+        self._good_for = 0
         self._cases: Sequence[Case] = ()
 
     def forget(self, key: int) -> None:
@@ -56,7 +58,7 @@ class Controller:
             self._good_for -= 1
             return self._plan
         self._plan, self._planned_for = self._new_plan(views, drafters), planned_for
-        settled = self._chosen is not None and not any(each in PASSING for each in self._chosen.because)
+        settled = self._chosen is not None and self._chosen.trial_rate is None
         self._good_for = len(views) // ROUNDS_PER_PLAN if settled else 0
         return self._plan
 
@@ -76,7 +78,7 @@ class Controller:
             decisions[case.view.key] = self._noted(case.state, decision, because)
         if chosen is None:
             return Plan(decisions)
-        return Plan(decisions, chosen.allotment.seconds, chosen.allotment.tokens)
+        return Plan(decisions, chosen.allotment.seconds or None, chosen.allotment.tokens)
 
     def record(self, seen: Seen) -> None:
         """What came of the round that was decided last."""

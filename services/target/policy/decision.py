@@ -16,13 +16,15 @@ BECAUSE = (
 class Decision:
     """`mode` runs; `reason` says why it is not what was asked for; `max_draft_tokens` is 0 exactly for `none`.
 
-    `because` is the rule that decided. `passing`: for this round only, to measure something; it is no switch."""
+    `because` is the rule that decided. `passing`: for this round only, to measure something; it is no switch.
+    `eligible`: what could have drafted."""
 
     mode: str
     reason: str | None = None
     max_draft_tokens: int = 0
     because: str = "asked"
     passing: bool = False
+    eligible: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,8 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`decisions` by key; for the sequences that decode, the `seconds` that the round will take and the `tokens` it will
-    keep, if they can be told: None before anything was measured."""
+    """`decisions` by key; for the sequences that decode, the `seconds` that the round will take and the `tokens` it
+    will keep, if they can be told: None before anything was measured."""
 
     decisions: Mapping[int, Decision]
     seconds: float | None = None

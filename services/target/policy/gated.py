@@ -10,7 +10,7 @@ from tandem.v1.drafter_pb2 import DrafterDescription
 
 from services.target.policy.bands import Band, place
 from services.target.policy.budget import Budget
-from services.target.policy.decision import Decision, Outcome, Plan, Seen, View
+from services.target.policy.decision import Outcome, Plan, Seen, View
 from services.target.policy.gate import Gate, State, Wish
 from services.target.policy.length import Length
 from services.target.policy.resolve import Speed, eligible, limit, resolve

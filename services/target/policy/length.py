@@ -1,4 +1,4 @@
-"""A draft length that follows how much of the last ones was used: it doubles where most was, and halves where little."""
+"""A draft length that follows how much of the last ones was used: it doubles where most was, halves where little."""
 
 from dataclasses import dataclass
 

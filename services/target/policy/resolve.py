@@ -1,4 +1,4 @@
-"""From what a request asked for to what runs: explicit mode, eligibility, length, memory and load, speed, in this order.
+"""From what is asked for to what runs: explicit mode, eligibility, length, memory and load, speed, in this order.
 
 A pure function of the request, the sequence, the drafters that are up and what measurements say of them.
 """
@@ -73,14 +73,15 @@ def resolve(
     able = eligible(view, band, drafters)
     if not able.modes:
         return Decision("none", able.reason, because=able.reason or "asked")
-    standard = {mode: Speed(drafters[mode].default_draft_tokens, because="asked") for mode in able.modes}
+    usual = view.speculation.max_draft_tokens
+    standard = {mode: Speed(usual or drafters[mode].default_draft_tokens, because="asked") for mode in able.modes}
     judged = {mode: speeds.get(mode, standard[mode]) for mode in able.modes}
     if view.speculation.strict:
         judged = {mode: speed if speed.length else standard[mode] for mode, speed in judged.items()}
     drafting = [mode for mode in able.modes if judged[mode].length > 0]
     if not drafting:
         reason = judged[able.modes[0]].reason
-        return Decision("none", reason, because=reason or "speed")
+        return Decision("none", reason, because=reason or "speed", eligible=able.modes)
     mode = max(drafting, key=lambda each: judged[each].gain)  # the first of equals
     length = min(judged[mode].length, limit(view.speculation, drafters[mode]))
-    return Decision(mode, None, length, judged[mode].because)
+    return Decision(mode, None, length, judged[mode].because, eligible=able.modes)

@@ -1,4 +1,4 @@
-"""What rounds take, measured: the verify forward by rows and context, the wait for drafts by drafter, sequences, length.
+"""What rounds take, measured: the forward by rows and context, the wait for drafts by drafter, sequences, length.
 
 One table for all sequences. Clocks change: when everything takes longer or shorter by much, three rounds in a row, then
 all that is known is scaled at once, so that what is compared stays comparable.

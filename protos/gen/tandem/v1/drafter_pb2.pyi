@@ -175,6 +175,7 @@ class DraftResponse(_message.Message):
     PROPOSALS_FIELD_NUMBER: _builtins.int
     ACK_FIELD_NUMBER: _builtins.int
     BEHIND_FIELD_NUMBER: _builtins.int
+    RELEASED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def welcome(self) -> Global___Welcome: ...
     @_builtins.property
@@ -183,6 +184,8 @@ class DraftResponse(_message.Message):
     def ack(self) -> Global___Ack: ...
     @_builtins.property
     def behind(self) -> Global___Behind: ...
+    @_builtins.property
+    def released(self) -> Global___Released: ...
     def __init__(
         self,
         *,
@@ -190,12 +193,13 @@ class DraftResponse(_message.Message):
         proposals: Global___Proposals | None = ...,
         ack: Global___Ack | None = ...,
         behind: Global___Behind | None = ...,
+        released: Global___Released | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "behind", b"behind", "message", b"message", "proposals", b"proposals", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "behind", b"behind", "message", b"message", "proposals", b"proposals", "released", b"released", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "behind", b"behind", "message", b"message", "proposals", b"proposals", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "behind", b"behind", "message", b"message", "proposals", b"proposals", "released", b"released", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "proposals", "ack", "behind"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "proposals", "ack", "behind", "released"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -252,7 +256,9 @@ Global___Hello: _TypeAlias = Hello  # noqa: Y015
 
 @_typing.final
 class TapRing(_message.Message):
-    """A file in a tmpfs that both processes map; the target unlinks it after Welcome."""
+    """A file in a tmpfs that both processes map; the target unlinks it after Welcome. It is `slots` slots of `slot_bytes`
+    each. The first 64 bytes of a slot are its header: the slot's generation as a little-endian 64-bit number, then zeros.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -578,33 +584,27 @@ Global___Proposal: _TypeAlias = Proposal  # noqa: Y015
 
 @_typing.final
 class Ack(_message.Message):
-    """Feeds were absorbed."""
+    """Feeds were absorbed: what they named in the ring is not read again."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     SEQUENCE_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     FED_FIELD_NUMBER: _builtins.int
-    CONSUMED_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     epoch: _builtins.int
     fed: _builtins.int
     """Positions 0 .. fed - 1 are in the context."""
-    @_builtins.property
-    def consumed(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.RingSlot]:
-        """Ring slots that may be used again."""
-
     def __init__(
         self,
         *,
         sequence: _builtins.int = ...,
         epoch: _builtins.int = ...,
         fed: _builtins.int = ...,
-        consumed: _abc.Iterable[_types_pb2.RingSlot] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumed", b"consumed", "epoch", b"epoch", "fed", b"fed", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "fed", b"fed", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -642,6 +642,30 @@ class Behind(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Behind: _TypeAlias = Behind  # noqa: Y015
+
+@_typing.final
+class Released(_message.Message):
+    """An epoch that was fed from the ring is over, closed or started over, and nothing it was fed is read any more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    sequence: _builtins.int
+    epoch: _builtins.int
+    def __init__(
+        self,
+        *,
+        sequence: _builtins.int = ...,
+        epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "sequence", b"sequence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Released: _TypeAlias = Released  # noqa: Y015
 
 @_typing.final
 class Close(_message.Message):

@@ -279,6 +279,8 @@ class Load(_message.Message):
     CACHE_ROWS_FIELD_NUMBER: _builtins.int
     GENERATED_FIELD_NUMBER: _builtins.int
     DRAFTERS_FIELD_NUMBER: _builtins.int
+    RETAINED_TAP_BYTES_FIELD_NUMBER: _builtins.int
+    TAP_BYTES_FIELD_NUMBER: _builtins.int
     ROUNDS_FIELD_NUMBER: _builtins.int
     TURNS_FIELD_NUMBER: _builtins.int
     DRAFT_SECONDS_FIELD_NUMBER: _builtins.int
@@ -294,6 +296,9 @@ class Load(_message.Message):
     cache_rows: _builtins.int
     generated: _builtins.int
     """Tokens emitted."""
+    retained_tap_bytes: _builtins.int
+    """Bytes of taps retained for drafters, and how many there may be."""
+    tap_bytes: _builtins.int
     rounds: _builtins.int
     """Rounds of the loop, and those that asked the drafter."""
     turns: _builtins.int
@@ -325,6 +330,8 @@ class Load(_message.Message):
         cache_rows: _builtins.int = ...,
         generated: _builtins.int = ...,
         drafters: _abc.Iterable[Global___DrafterLoad] | None = ...,
+        retained_tap_bytes: _builtins.int = ...,
+        tap_bytes: _builtins.int = ...,
         rounds: _builtins.int = ...,
         turns: _builtins.int = ...,
         draft_seconds: _builtins.float = ...,
@@ -335,7 +342,7 @@ class Load(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_rows", b"cache_rows", "contexts", b"contexts", "draft_seconds", b"draft_seconds", "drafters", b"drafters", "dropped", b"dropped", "free_rows", b"free_rows", "generated", b"generated", "rounds", b"rounds", "running", b"running", "skipped", b"skipped", "turns", b"turns", "verify_seconds", b"verify_seconds", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_rows", b"cache_rows", "contexts", b"contexts", "draft_seconds", b"draft_seconds", "drafters", b"drafters", "dropped", b"dropped", "free_rows", b"free_rows", "generated", b"generated", "retained_tap_bytes", b"retained_tap_bytes", "rounds", b"rounds", "running", b"running", "skipped", b"skipped", "tap_bytes", b"tap_bytes", "turns", b"turns", "verify_seconds", b"verify_seconds", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

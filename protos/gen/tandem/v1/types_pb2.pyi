@@ -722,7 +722,9 @@ Global___Tensor: _TypeAlias = Tensor  # noqa: Y015
 
 @_typing.final
 class RingSlot(_message.Message):
-    """A region of the tap ring. Valid while the slot still carries `generation`."""
+    """A region of the tap ring: `size_bytes` from `offset_bytes` of the slot on, its header counted. Valid while the slot
+    still carries `generation`; the target changes that before anything else of a slot that it uses again.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
