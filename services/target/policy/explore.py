@@ -1,6 +1,6 @@
 """What might be run instead of what is believed to be the best, to learn whether it still is, and what that loses.
 
-In a batch a try costs everybody time, so everybody must be able to afford it, and who is soon to try the same comes too.
+In a batch a try costs everybody time, so everybody must be able to afford it, and who is soon to try it comes too.
 """
 
 from collections.abc import Collection, Mapping, Sequence

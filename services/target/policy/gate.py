@@ -42,7 +42,7 @@ class Wish(Enum):
 
 @dataclass(slots=True)
 class Gate:
-    """`mean` ratio; `interval` to the next probe, and what was `waited` of it; `unjudged` rounds to go; `won` in a row."""
+    """`mean` ratio; `interval` to the next probe, `waited` of it; `unjudged` rounds to go; `won` in a row."""
 
     rules: GateRules
     state: State = State.DRAFTING
