@@ -2,7 +2,7 @@
 
 import random
 from dataclasses import replace
-from itertools import count
+from itertools import accumulate, count
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -99,7 +99,8 @@ async def test_a_record_has_every_round_with_what_was_expected_and_what_it_took(
     asked = replace(asked, speculation=replace(asked.speculation, explain=True))
     updates, steering = await steered_answer(asked, modes=(NGRAM,))
     recorded = updates[-1].report.recorded
-    assert [each.at for each in recorded] == [sum(1 + done.accepted for done in recorded[:n]) + 1 for n in range(len(recorded))]
+    kept = accumulate((1 + each.accepted for each in recorded), initial=1)
+    assert [each.at for each in recorded] == list(kept)[:-1]
     assert [each.because for each in recorded[:2]] == ["calibrate", "calibrate"]
     assert all(each.predicted_s for each in recorded[2:])
     assert all(each.measured_s in (1.0, 2.0) for each in recorded), "a second for the drafts, one for the forward"
