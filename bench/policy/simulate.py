@@ -35,11 +35,15 @@ class Run:
     rounds: int = 0
     thought_s: float = 0.0
     speed: list[float] = field(default_factory=list)
-    modes: dict[str, int] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
         return self.tokens / self.seconds
+
+    def add(self, other: "Run") -> None:
+        """Count another run too; `speed` stays that of the first."""
+        self.tokens, self.seconds = self.tokens + other.tokens, self.seconds + other.seconds
+        self.rounds, self.thought_s = self.rounds + other.rounds, self.thought_s + other.thought_s
 
 
 def simulate(scenario: Scenario, policy: Policy) -> Run:
@@ -66,8 +70,6 @@ def simulate(scenario: Scenario, policy: Policy) -> Run:
         for text, outcome in zip(running, seen.outcomes, strict=True):
             text.done += outcome.kept
             run.tokens += outcome.kept
-            used = outcome.mode if outcome.asked else "none"
-            run.modes[used] = run.modes.get(used, 0) + 1
             if text.done > text.length:
                 policy.forget(text.number)
         running = [text for text in running if text.done <= text.length]

@@ -25,6 +25,9 @@ Drafters = Mapping[str, DrafterDescription]
 PASSING = ("calibrate", "probe", "refresh")
 """Done for one round, to learn something."""
 
+KNOWN = 8
+"""Tries of a drafter, by any sequence, after which one more that brings nothing makes the next wait longer."""
+
 ROUNDS_PER_PLAN = 4
 """Sequences for which a plan is good for one round more."""
 
@@ -102,7 +105,7 @@ class Controller:
                 elif mode == state.mode:
                     tries.used(self._rules.gate)
                 else:
-                    tries.tried(self._rules.gate)
+                    tries.tried(self._rules.gate, known=self._priors[mode].tries >= KNOWN)
 
     def _case(self, view: View, drafters: Drafters) -> Case:
         state = self._state(view)

@@ -21,9 +21,9 @@ class Tries:
         """Near enough to go along with another sequence that tries the same: the wait for drafts is shared."""
         return 2 * self.waited >= self.interval
 
-    def tried(self, rules: GateRules) -> None:
-        """It was tried, and is not used for that."""
-        self.waited, self.interval = 0, min(2 * self.interval, rules.most)
+    def tried(self, rules: GateRules, *, known: bool) -> None:
+        """It was tried, and is not used for that. What is hardly known yet does not back off for a little bad luck."""
+        self.waited, self.interval = 0, min(2 * self.interval, rules.most) if known else self.interval
 
     def used(self, rules: GateRules) -> None:
         """It is what is believed to be the best."""
