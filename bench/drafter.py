@@ -1,14 +1,12 @@
-"""What drafting costs: the n-gram index, a draft, and a whole turn over loopback. `python -m bench.drafter --json`.
+"""What drafting costs: the n-gram index, a draft, and a whole turn over loopback.
 
-index_ms: feeding a context 8192 ids at once, best of 7. bytes_per_id: memory of that context, by tracemalloc.
+index_ms: feeding a context 8192 ids at once, best of the repeats. bytes_per_id: memory of that context, by tracemalloc.
 absorb_us, draft_us: one commit of 3 ids and one draft of 7 on top of it, median and 99th of 2000 rounds.
 turn_ms: a turn of 8 sequences, each with a feed of 3 ids and 7 drafts wanted, from the target's write to its read of
 the answer, both ends in one process; median and 90th of 500 turns after 50 to warm up.
 """
 
-import argparse
 import asyncio
-import json
 import random
 import time
 import tracemalloc
@@ -18,6 +16,7 @@ from tandem.v1 import drafter_pb2 as pb
 from tandem.v1.drafter_pb2_grpc import DrafterServiceStub
 from tandem.v1.types_pb2 import SPECULATION_MODE_NGRAM
 
+from bench.command import Options, Result, main
 from services.drafter.drafting import Drafting
 from services.drafter.interface import Ask, Feed, Opening
 from services.drafter.ngram import NgramDrafter
@@ -45,9 +44,9 @@ def fed(drafter: NgramDrafter, ids: Sequence[int]):
     return context
 
 
-def measure_index(ids: list[int]) -> dict[str, float]:
+def measure_index(ids: list[int], repeats: int) -> dict[str, float]:
     drafter, times = NgramDrafter(), []
-    for _ in range(7):
+    for _ in range(repeats):
         start = time.perf_counter()
         fed(drafter, ids)
         times.append(time.perf_counter() - start)
@@ -121,18 +120,16 @@ def turn(number: int) -> pb.Turn:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one JSON document instead of lines")
-    as_json = parser.parse_args().json
-    results = {name: measure_index(ids) for name, ids in texts().items()}
-    results["8 sequences over loopback"] = asyncio.run(measure_turns())
-    if as_json:
-        print(json.dumps(results, indent=1))
-        return
-    for name, values in results.items():
-        print(f"{name:<28}", "  ".join(f"{key} {value:.2f}" for key, value in values.items()))
+def measure(options: Options) -> Result:
+    named = dict(list(texts().items())[:1]) if options.quick else texts()
+    indexed = {name: measure_index(ids, options.repeats) for name, ids in named.items()}
+    turns = asyncio.run(measure_turns())
+    return Result(
+        rows=[{"text": name} | values for name, values in indexed.items()],
+        samples=indexed | {f"{SEQUENCES} sequences over loopback": turns},
+        settings={name: round(value, 3) for name, value in turns.items()},
+    )
 
 
 if __name__ == "__main__":
-    main()
+    main("drafter", __doc__, measure)

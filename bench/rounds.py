@@ -1,161 +1,158 @@
-"""Where the time of a round goes. `python -m bench.rounds --json`.
+"""Where the time of a round goes. One stream of greedy tokens whose answer repeats, mode `none` and mode `ngram`;
+gateway, target and drafter in processes of their own, with a stop-watch in the target. Medians in milliseconds, of
+`ngram` over the rounds that verified a draft:
 
-The embedded model, bf16, one stream of 96 greedy tokens on a prompt whose answer repeats, mode ngram, the drafter in a
-process of its own. Medians over the rounds that verified a draft, in milliseconds:
-
-draft   what the drafter says it computed
-hop     the rest of the wait for its answer: encode, two messages, two event loops
-verify  the forward over the block
-sample  sample and match
-settle  the rest of the step: cut, commit, counters, the hand-off to the model's thread and back
-emit    a round's update as bytes of a message
-round   from one emission to the next
+draft    what the drafter says it computed
+hop      the rest of the wait for its answer: encode, two messages, two event loops
+verify   the forward over the block
+sample   sample and match
+settle   the rest of the step: cut, commit, counters, the hand-off to the model's thread and back
+other    the rest of the round: decisions, bookkeeping, the event loop's other work, such as `emit`
+round    from one emission to the next
+emit     a round's update as a message; while it is made the next round has begun
+outside  from the emission in the target to the arrival at the client: `emit`, two gRPC streams and the gateway. It lies
+         beside the next round, so it delays tokens but lengthens a round only by the processor time that it takes away
+client   from one message to the next at the client
 """
 
-import argparse
-import asyncio
 import json
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from itertools import accumulate
+from pathlib import Path
 
-os.environ.setdefault("GOMP_SPINCOUNT", "20000")  # before torch is imported
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+import grpc
+from tandem.v1.generation_pb2_grpc import GenerationServiceStub
 
-import torch
-from tandem.v1.drafter_pb2 import Hello
-
-from services.config.folders import cache_root
-from services.engine import sampling
-from services.engine.engine import Engine
-from services.shipped.prepare import prepare
-from services.target import encode, step
-from services.target.background import background
-from services.target.encode import Exactness
-from services.target.link import stream
-from services.target.link.link import DrafterLink, Patience
-from services.target.request import Request, Speculation
-from services.target.rounds import Rounds
-from services.target.scheduler import Bounds
-from services.target.sink import Update
-from services.target.taps.region import PAGE_BYTES
-from services.target.taps.taps import Taps
-from services.target.worker import Worker
-from services.text.files import TokenizerFiles
-from services.text.template import ChatTemplate
-from services.text.tokenizer import Tokenizer
-from services.wire.codec import DRAFT_PROTOCOL_VERSION
+from bench.client import Answer, ask, asking, fingerprint
+from bench.command import Options, Result, main
+from bench.machine import openmp
+from bench.profiled import Event
+from bench.texts import chats
+from services.supervisor.serve import command
+from services.wire.limits import CLIENT_OPTIONS
 
 PROMPT = "Write the word hello thirty times."
-TOKENS, REPEATS = 96, 3
+PARTS = ("draft", "hop", "verify", "sample", "settle", "other")
+WHOLE = ("round", "emit", "outside", "client")
+READY_S = 120
 
 
-def timed(times: dict[str, list[float]], name: str, call):
-    def wrapper(*args, **kwargs):
-        start = time.perf_counter()
-        try:
-            return call(*args, **kwargs)
-        finally:
-            times[name].append(time.perf_counter() - start)
-
-    return wrapper
-
-
-def _bytes(update: Update, exactness: Exactness) -> bytes:
-    return encode.update(update, exactness).SerializeToString()
-
-
-async def measure(address: str) -> dict[str, float]:
-    folder = prepare(cache=cache_root())
-    files = TokenizerFiles.read(folder)
-    tokenizer = Tokenizer(files)
-    engine = Engine.load(folder, dtype=torch.bfloat16, cache_rows=4096, vocab_size=tokenizer.vocab_size)
-    prompt = ChatTemplate.of(files).encode(tokenizer, [{"role": "user", "content": PROMPT}])
-    params = sampling.SamplingParams(temperature=0.0, seed=0, logit_bias={}, banned=frozenset())
-    asked = Request(
-        id="bench",
-        prompt=prompt,
-        max_new=TOKENS,
-        open_ended=False,
-        sampling=params,
-        speculation=Speculation(mode="ngram"),
+def measure(options: Options) -> Result:
+    tokens = 16 if options.quick else 96
+    prompt = chats(options.model)(PROMPT)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "events.json"
+        with ExitStack() as programs:
+            drafter = programs.enter_context(program(command("drafter", {"listen": "127.0.0.1:0"}), "drafter"))
+            flags = {"listen": "127.0.0.1:0", "drafter": drafter, "model": str(options.model)}
+            flags["threads"] = str(options.threads)
+            watched = [sys.executable, "-m", "bench.profiled", str(file), *command("target", flags)[3:]]
+            target = programs.enter_context(program(watched, "target", openmp(options.threads)))
+            flags = {"listen": "127.0.0.1:0", "grpc_listen": "127.0.0.1:0", "target": target}
+            gateway = programs.enter_context(program(command("gateway", flags), "grpc"))
+            channel = programs.enter_context(grpc.insecure_channel(gateway, options=CLIENT_OPTIONS))
+            stub = GenerationServiceStub(channel)
+            numerics = ready(stub)
+            answers = {
+                mode: [ask(stub, asking(prompt, tokens, mode=mode)) for _ in range(options.repeats + 1)][1:]
+                for mode in ("none", "ngram")
+            }
+        events = [Event(*each) for each in json.loads(file.read_text())]
+    profiles = {mode: profile(events, answers[mode], drafting=mode != "none") for mode in answers}
+    return Result(
+        rows=[row(name, profiles) for name in (*PARTS, *WHOLE)],
+        samples=profiles,
+        settings={"tokens": tokens, "numerics": numerics},
     )
-    times: dict[str, list[float]] = defaultdict(list)
-    engine.forward = timed(times, "verify", engine.forward)
-    step.sample_and_match = timed(times, "sample", step.sample_and_match)
-    answer = stream.Stream._answer
 
-    def elapsed(self, proposals):
-        times["draft"].append(proposals.elapsed.ToNanoseconds() / 1e9)
-        return answer(self, proposals)
 
-    stream.Stream._answer = elapsed
-    worker = Worker()
-    run, exactness = worker.run, Exactness(True, None, "bench")
-    async with background() as start:
-        hello = Hello(protocol_version=DRAFT_PROTOCOL_VERSION, vocab_size=engine.vocab_size, hidden_size=1)
-        taps = Taps(size=PAGE_BYTES, hidden_size=engine.hidden_size, dtype=engine.dtype)
-        link = DrafterLink(address, hello, Patience(first_s=5, most_s=5, misses=9, rest_s=1), taps)
-        draft = link.draft
+@contextmanager
+def program(words: list[str], role: str, environment: Mapping[str, str] = {}) -> Iterator[str]:
+    """Run it, and give the address that it announces for `role`."""
+    environment = {**os.environ, **environment}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment) as run:
+        try:
+            lines = map(json.loads, run.stdout)
+            yield next(line["address"] for line in lines if line["role"] == role)
+        finally:
+            run.terminate()
 
-        async def timed_draft(asks):
-            begun = time.perf_counter()
-            drafts = await draft(asks)
-            times["wait"].append(time.perf_counter() - begun)
-            return drafts
 
-        async def timed_run(call):
-            begun = time.perf_counter()
-            done = await run(call)
-            times["step"].append(time.perf_counter() - begun)
-            return done
+def ready(stub: GenerationServiceStub) -> str:
+    """Wait until the target has loaded and knows its drafter."""
+    deadline = time.monotonic() + READY_S
+    while True:
+        try:
+            name = fingerprint(stub)
+            ask(stub, asking([1, 2], 1, mode="ngram"))  # refused while the drafter is not there: it is strict
+        except grpc.RpcError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return name
 
-        link.draft, worker.run = timed_draft, timed_run
-        rounds = Rounds(
-            engine, tokenizer, link, worker, Bounds(max_sequences=1, max_waiting=1, prefill_chunk=64, round_tokens=64)
-        )
-        start(link.run())
-        start(rounds.run())
-        await link.up.wait()
-        kept: dict[str, list[float]] = defaultdict(list)
-        for _ in range(REPEATS + 1):
-            last = None
-            async for update in rounds.generate(asked):
-                now = time.perf_counter()
-                timed(times, "emit", _bytes)(update, exactness)
-                if last is not None and len(update.kept) > 1:
-                    kept["round"].append(now - last)
-                    for name in ("draft", "verify", "sample", "emit", "wait", "step"):
-                        kept[name].append(times[name][-1])
-                last = now
-    worker.close()
-    middle = {name: statistics.median(values[len(values) // (REPEATS + 1) :]) * 1e3 for name, values in kept.items()}
+
+def profile(events: list[Event], answers: list[Answer], *, drafting: bool) -> dict[str, float]:
+    """Medians in ms over all rounds of `answers` after the first, which prefills."""
+    rounds = [each for answer in answers for each in rounds_of(events, answer, drafting)]
+    if not rounds:
+        raise SystemExit(f"no round {'verified a draft' if drafting else 'ran'}: there is nothing to report")
+    return {name: 1e3 * statistics.median(each[name] for each in rounds) for name in (*PARTS, *WHOLE)}
+
+
+def rounds_of(events: list[Event], answer: Answer, drafting: bool) -> Iterator[dict[str, float]]:
+    """The rounds of one answer whose message was not merged with another, with the seconds of each part."""
+    arrived = {
+        tokens: answer.sent + at for tokens, at in zip(accumulate(answer.counts), answer.arrivals_s, strict=True)
+    }
+    parts: dict[str, Event] = {}
+    begin, tokens = 0.0, 0
+    for event in events:
+        if not answer.sent < event.at < answer.sent + answer.total_s:
+            continue
+        if event.name != "put":
+            parts[event.name] = event
+            continue
+        last, tokens = tokens, tokens + event.count
+        if last in arrived and tokens in arrived and (parts["verify"].count > 1 or not drafting):
+            yield split(parts, event.at - begin) | {
+                "outside": arrived[tokens] - event.at,
+                "client": arrived[tokens] - arrived[last],
+            }
+        begin, parts = event.at, {}
+
+
+def split(parts: Mapping[str, Event], whole: float) -> dict[str, float]:
+    """The seconds of a round by what they went to; `emit` is that of the round before, and no part of it."""
+    spent = {name: event.seconds for name, event in parts.items()}
+    draft, wait = spent.get("draft", 0.0), spent.get("wait", 0.0)
     return {
-        "draft": middle["draft"],
-        "hop": middle["wait"] - middle["draft"],
-        "verify": middle["verify"],
-        "sample": middle["sample"],
-        "settle": middle["step"] - middle["verify"] - middle["sample"],
-        "emit": middle["emit"],
-        "round": middle["round"],
+        "draft": draft,
+        "hop": wait - draft,
+        "verify": spent["verify"],
+        "sample": spent["sample"],
+        "settle": spent["step"] - spent["verify"] - spent["sample"],
+        "other": whole - wait - spent["step"],
+        "round": whole,
+        "emit": spent["emit"],
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one JSON document instead of lines")
-    as_json = parser.parse_args().json
-    command = [sys.executable, "-m", "services.cli", "drafter", "--listen=127.0.0.1:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as drafter:
-        try:
-            result = asyncio.run(measure(json.loads(drafter.stdout.readline())["address"]))
-        finally:
-            drafter.terminate()
-    print(json.dumps(result, indent=1) if as_json else "\n".join(f"{k:<7}{v:8.3f} ms" for k, v in result.items()))
+def row(name: str, profiles: Mapping[str, Mapping[str, float]]) -> dict[str, object]:
+    cells: dict[str, object] = {"part": name}
+    for mode, profile in profiles.items():
+        cells[f"{mode} ms"] = profile[name]
+        cells[f"{mode} % of a round"] = round(100 * profile[name] / profile["round"], 1)
+    return cells
 
 
 if __name__ == "__main__":
-    main()
+    main("rounds", __doc__, measure)

@@ -22,6 +22,7 @@ from services.config.legal import legal_values
 from services.config.settings import EMBEDDED
 from services.config.sources import role_of, variable
 from services.errors import BadCheckpoint, TandemError
+from services.training.command import train_app
 
 app = typer.Typer(
     help="Serves large language models with speculative decoding that cannot change the answer.",
@@ -32,6 +33,8 @@ app = typer.Typer(
 )
 model_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(model_app, name="model", help="Models on this machine.")
+
+app.add_typer(train_app, name="train", help="Make a drafter for a target, from what the target writes itself.")
 
 Flags = dict[str, str]
 
@@ -118,12 +121,13 @@ def serve(flags: Flags, config: Path | None) -> None:
     for_target = {name: value for name, value in flags.items() if name not in own}
     settings = load(ServeSettings, flags=own, file=config)
     # Everything is checked before anything starts.
-    load(DrafterSettings, flags={}, file=config)
+    drafter = load(DrafterSettings, flags={}, file=config)
     load(GatewaySettings, flags={"target": "127.0.0.1:0"}, file=config)
     checked = load(TargetSettings, flags=for_target, file=config)
+    for_drafter: Flags = {}
     if checked.model == EMBEDDED:
-        _make_embedded_model()
-    asyncio.run(serve(settings, target_flags=for_target, config=config))
+        for_drafter = _shipped_drafters(_make_embedded_model(), drafter)
+    asyncio.run(serve(settings, target_flags=for_target, drafter_flags=for_drafter, config=config))
 
 
 @model_app.command()
@@ -245,18 +249,26 @@ class Progress:
             self._last = now
 
 
-def _make_embedded_model() -> None:
+def _make_embedded_model() -> Path:
     """In a process of its own, because the conversion takes memory that a supervisor should not keep."""
     from services.shipped.prepare import default_model
     from services.supervisor.leash import leashed
 
     try:
-        default_model(cache_root())
+        return default_model(cache_root())
     except BadCheckpoint:
         command = [sys.executable, "-m", "services.cli", "model", "prepare"]
         done = subprocess.run(leashed(command), stdout=subprocess.DEVNULL)
         if done.returncode:
             sys.exit(done.returncode)
+    return default_model(cache_root())
+
+
+def _shipped_drafters(model: Path, settings: DrafterSettings) -> Flags:
+    """For whatever the user's own settings leave open."""
+    from services.shipped.flags import drafter_flags
+
+    return {name: value for name, value in drafter_flags(model).items() if getattr(settings, name) is None}
 
 
 def _with_model(settings: TargetSettings) -> TargetSettings:

@@ -173,6 +173,9 @@ class DrafterSettings(Settings):
     ngram_draft_tokens: int = Field(
         default=7, ge=1, le=15, description="drafts of the n-gram drafter when nobody asks otherwise"
     )
+    ngram_table: Path | None = Field(
+        default=None, description="folder of a table that goes on where the n-gram drafter finds nothing to look up"
+    )
     model: Path | None = Field(
         default=None, description="the target's folder, or `embedded`: drafters use its embedding and its head"
     )

@@ -60,6 +60,7 @@ def misfit(description: Description, hello: Hello) -> str | None:
         "hidden size": (description.target_hidden_size, hello.hidden_size),
         "vocabulary": (description.target_vocab_size, hello.vocab_size),
         "weights fingerprint": (description.target_fingerprint, hello.weights_fingerprint),
+        "tokenizer": (description.target_tokenizer_hash, hello.tokenizer_hash),
     }
     for what, (made_for, is_now) in wanted.items():
         if made_for is not None and made_for != is_now:

@@ -27,6 +27,7 @@ class Description:
     target_hidden_size: int | None = None
     target_vocab_size: int | None = None
     target_fingerprint: str | None = None
+    target_tokenizer_hash: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ class Hello:
     weights_fingerprint: str
     layers: int = 0
     dtype: str | None = None
+    tokenizer_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,7 @@
 """Drafts by looking up what followed the longest suffix the last time it occurred, in prompt and output.
 
+Where it did not occur before, a table of what the target usually writes may go on.
+
 The index is a tree over contexts read backwards: a child of the root is a last token, its child the two last tokens,
 and so on. Every node holds the end of its latest occurrence. A context seen once is a leaf, whatever precedes it; a
 leaf grows by one token when its context occurs again. So a token adds two nodes where the text is new and nothing where
@@ -9,6 +11,7 @@ it repeats (`longest` + 1 at the very most), and its longest match is known when
 from collections.abc import Iterable, Sequence
 
 from services.drafter.interface import Ask, Description, Draft, Feed, Opening
+from services.drafter.ngram_table import NgramTable
 
 ID_BITS = 32
 MAX_DRAFT_TOKENS = 15
@@ -80,16 +83,27 @@ class NgramContext:
 
 
 class NgramDrafter:
-    """Needs no model and no taps. It proposes nothing where no suffix of at least `shortest` ids occurred before."""
+    """Needs no model and no taps. Where no suffix of at least `shortest` ids occurred before, the table goes on;
+    without one nothing is proposed."""
 
-    def __init__(self, *, shortest: int = 2, longest: int = 8, default_draft_tokens: int = 7) -> None:
+    def __init__(
+        self,
+        *,
+        shortest: int = 2,
+        longest: int = 8,
+        default_draft_tokens: int = 7,
+        table: NgramTable | None = None,
+    ) -> None:
         self._shortest, self._longest = shortest, longest
+        self._table = table
         self.description = Description(
             mode="ngram",
             name="ngram",
             max_draft_tokens=MAX_DRAFT_TOKENS,
             default_draft_tokens=default_draft_tokens,
             gives_confidence=True,
+            target_vocab_size=table.vocab_size if table else None,
+            target_tokenizer_hash=table.tokenizer_hash if table else None,
         )
 
     def open(self, opening: Opening) -> NgramContext:
@@ -106,7 +120,7 @@ class NgramDrafter:
     def _draft(self, history: History, count: int) -> Draft:
         length = history.match_length
         if length < self._shortest:
-            return Draft()
+            return Draft(*self._table.following(history.ids, count)) if self._table else Draft()
         # The longer the match, the likelier the same goes on; a rule of thumb with the right order and range.
         return Draft(history.following(count), (length / (length + 1),) * count)
 

@@ -7,6 +7,7 @@ from services.config.settings import MODELS, DrafterSettings
 from services.drafter.drafting import Drafting
 from services.drafter.interface import AnyDrafter
 from services.drafter.ngram import NgramDrafter
+from services.drafter.ngram_table import NgramTable
 from services.drafter.servicer import DrafterServicer
 from services.wire.ring import tap_folder
 from services.wire.serving import announce, drafter_service, serving, stop_requested
@@ -40,6 +41,7 @@ def load(settings: DrafterSettings) -> list[AnyDrafter]:
                 shortest=settings.ngram_min,
                 longest=settings.ngram_max,
                 default_draft_tokens=settings.ngram_draft_tokens,
+                table=NgramTable.read(settings.ngram_table) if settings.ngram_table else None,
             )
         )
     folders: dict[str, Path] = {mode: getattr(settings, mode) for mode in settings.loaded if mode in MODELS}

@@ -3,6 +3,7 @@
 Shape key: P positions, K taps of one drafter, H hidden size of the target.
 """
 
+import warnings
 from collections.abc import Sequence
 
 import torch
@@ -10,6 +11,12 @@ from torch import Tensor
 
 from services.drafter.interface import Feed, Opening
 from services.errors import InvalidRequest
+
+# A feed's bytes are read where they lie, in a message or in another process's memory, and never written. PyTorch warns
+# of such a buffer once in a process.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    torch.frombuffer(b"0", dtype=torch.uint8)
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp16": torch.float16}
 
@@ -25,8 +32,6 @@ def read_taps(feed: Feed, columns: Sequence[int], dtype: torch.dtype, *, copy: b
     taps = feed.taps
     if taps is None:
         raise InvalidRequest("taps are needed", field="feed.taps")
-    view = memoryview(taps.data)
-    flat = torch.frombuffer(bytearray(view) if view.readonly else view, dtype=DTYPES[taps.dtype])
-    all_PXH = flat.view(taps.shape)
+    all_PXH = torch.frombuffer(taps.data, dtype=DTYPES[taps.dtype]).view(taps.shape)
     own_PKH = all_PXH if tuple(columns) == tuple(range(taps.shape[1])) else all_PXH[:, list(columns)]
     return own_PKH.to(dtype, copy=copy)

@@ -45,6 +45,7 @@ def hello_of(request: pb.DraftRequest | None) -> Hello:
         weights_fingerprint=hello.weights_fingerprint,
         layers=hello.layers,
         dtype=DATA_TYPES.name(hello.dtype, field="hello.dtype"),
+        tokenizer_hash=hello.tokenizer_hash,
     )
 
 

@@ -19,6 +19,7 @@ from services.engine.numerics.check import invariant
 from services.engine.numerics.fingerprint import digest, machine
 from services.engine.numerics.numerics import Numerics, Plans
 from services.engine.numerics.store import Store
+from services.engine.ops.plan import FORMAT
 from services.engine.pack import Packed, pack
 from services.engine.weights.checkpoint import Checkpoint
 from services.engine.weights.config import Keys
@@ -79,7 +80,7 @@ class Engine:
             torch.set_num_threads(threads)
         weights_hash = checkpoint.hash()
         about = [weights_hash, (folder / CONFIG).read_bytes(), vocab_size, dtype, machine()]
-        identity = digest(*about, torch.get_num_threads(), torch.__version__)
+        identity = digest(*about, torch.get_num_threads(), torch.__version__, FORMAT)
         store = Store([folder / ".tandem", *([cache / "numerics"] if cache else [])], identity)
         operators = design.operators(vocab_size)
         plans = Plans(store, identity, operators, design.heads, dtype, partial(report, "numerics"))

@@ -20,11 +20,17 @@ STILL_LOADING_S = 10.0
 _loopback = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-async def serve(settings: ServeSettings, *, target_flags: Mapping[str, str], config: Path | None) -> None:
-    """Run the three programs until a signal. `target_flags` go to the target as they are."""
+async def serve(
+    settings: ServeSettings,
+    *,
+    target_flags: Mapping[str, str],
+    drafter_flags: Mapping[str, str],
+    config: Path | None,
+) -> None:
+    """Run the three programs until a signal. The flags of target and drafter are passed on as they are."""
     log = Log(sys.stderr)
     supervisor = Supervisor(
-        programs(settings, target_flags=target_flags, config=config),
+        programs(settings, target_flags=target_flags, drafter_flags=drafter_flags, config=config),
         log=log,
         backoff=lambda: Backoff(settings.restart_first_s, settings.restart_longest_s),
         grace_s=settings.grace_s,
@@ -38,13 +44,20 @@ async def serve(settings: ServeSettings, *, target_flags: Mapping[str, str], con
     await supervisor.run(greet)
 
 
-def programs(settings: ServeSettings, *, target_flags: Mapping[str, str], config: Path | None) -> list[Program]:
+def programs(
+    settings: ServeSettings,
+    *,
+    target_flags: Mapping[str, str],
+    drafter_flags: Mapping[str, str],
+    config: Path | None,
+) -> list[Program]:
     """In starting order. A program that comes back listens where its peers, or its clients, already look for it."""
     grpc_port = settings.grpc_port if settings.grpc_port is not None else settings.port and settings.port + 1
     common = {"config": str(config)} if config else {}
 
     def drafter(addresses: Addresses) -> Sequence[str]:
-        return command("drafter", common | {"listen": addresses.get("drafter", "127.0.0.1:0")})
+        own = {"listen": addresses.get("drafter", "127.0.0.1:0")}
+        return command("drafter", common | dict(drafter_flags) | own)
 
     def target(addresses: Addresses) -> Sequence[str]:
         own = {"listen": addresses.get("target", "127.0.0.1:0"), "drafter": addresses["drafter"]}

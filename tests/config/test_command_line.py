@@ -49,6 +49,13 @@ def test_commands_for_people_need_no_torch_and_their_help_not_even_grpc(command)
     assert (done.returncode, done.stderr.count("\n"), done.stderr[:8]) == (2, 1, "tandem: ")
 
 
+@pytest.mark.parametrize("kind", ["ngram", "mtp", "dflash", "dflash2"])
+def test_help_on_training_needs_no_torch(kind):
+    done = tandem("train", kind, "--help", without=("torch", "grpc", "numpy"))
+    assert done.returncode == 0, done.stderr
+    assert "--target" in done.stdout
+
+
 def test_serve_takes_the_settings_of_the_model_too():
     shown = tandem("serve", "--help").stdout
     assert "--dtype" in shown

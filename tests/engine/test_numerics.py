@@ -12,9 +12,10 @@ import torch
 
 from services.engine.cache.slots import Layout
 from services.engine.engine import Engine
-from services.engine.numerics.attention import cancelling_scores, cancelling_values, safe
+from services.engine.numerics.attention import Lanes, attention_plan, cancelling_scores, cancelling_values, safe, sizes
 from services.engine.numerics.check import invariant
 from services.engine.numerics.probe import search, specimen
+from services.engine.ops import attention
 from services.engine.ops.attention import Heads
 from services.engine.ops.linear import Linear, can_pack
 from services.engine.ops.plan import AttentionPlan, Operator, RowPlan, Table
@@ -86,8 +87,53 @@ def test_the_probe_says_when_nothing_is_safe():
 def test_the_attention_probe_sees_queries_and_keys_without_padding(dtype):
     """Keys cut at any place are read in blocks of any size; in at least one of the two formats that shows."""
     heads = Heads(query=9, kv=3, dim=64)
-    sequences = [cancelling_values(heads, dtype), cancelling_scores(heads, dtype)]
-    assert not all(safe(AttentionPlan(queries=1, keys=1), heads, qkv_PCD) for qkv_PCD in sequences)
+    trials = [Lanes(heads, make(heads, dtype)) for make in (cancelling_values, cancelling_scores)]
+    assert not all(safe(AttentionPlan(queries=1, keys=1), lanes) for lanes in trials)
+
+
+def fickle_attention(sees):
+    """Attention that goes through the keys from the last to the first when `sees` says so of their number."""
+    plain = attention.scaled_dot_product_attention
+
+    def op(q, k, v, attn_mask, scale):
+        if sees(k.shape[2]):
+            k, v, attn_mask = k.flip(2), v.flip(2), attn_mask.flip(3)
+        return plain(q, k, v, attn_mask=attn_mask, scale=scale)
+
+    return op
+
+
+@pytest.mark.parametrize("fickle_at", [192, 512 + 128])
+def test_the_attention_probe_pads_keys_to_no_size_at_which_sums_go_another_way(fickle_at, monkeypatch):
+    heads = Heads(query=4, kv=2, dim=16)
+    before = attention_plan(heads, torch.float32)
+    assert fickle_at % 512 in before.over
+    monkeypatch.setattr(attention, "scaled_dot_product_attention", fickle_attention(lambda keys: keys == fickle_at))
+    expected = tuple(size for size in before.over if size != fickle_at % 512)
+    assert attention_plan(heads, torch.float32) == replace(before, over=expected)
+
+
+@DTYPES
+def test_no_size_is_found_where_all_sums_over_part_of_a_multiple_go_another_way(dtype, monkeypatch):
+    heads = Heads(query=9, kv=3, dim=64)
+    monkeypatch.setattr(attention, "scaled_dot_product_attention", fickle_attention(lambda keys: keys % 512))
+    found = [
+        sizes(AttentionPlan(), Lanes(heads, make(heads, dtype))) for make in (cancelling_values, cancelling_scores)
+    ]
+    assert not set.intersection(*found)
+
+
+def test_keys_are_padded_to_the_next_size_there_is():
+    plan = AttentionPlan(keys=512, over=(64, 192, 384))
+    wanted = {1: 64, 64: 64, 65: 192, 192: 192, 193: 384, 385: 512, 512: 512, 513: 576, 512 + 192: 704, 1000: 1024}
+    assert {count: plan.padded_keys(count) for count in wanted} == wanted
+    assert replace(plan, over=()).padded_keys(1) == 512
+
+
+@pytest.mark.parametrize("over", [(0,), (64, 64), (192, 64), (512,), (64, 1024), ("64",)])
+def test_a_table_with_sizes_that_do_not_ascend_is_refused(over):
+    with pytest.raises((ValueError, TypeError)):
+        Table({}, AttentionPlan(over=over)).check([])
 
 
 @pytest.fixture

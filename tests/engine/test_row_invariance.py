@@ -107,7 +107,7 @@ def borders(engine: Engine) -> list[int]:
     return sorted({size + by for size in sizes for by in (-1, 0, 1) if size + by > 0} | set(range(1, 18)))
 
 
-@pytest.mark.parametrize("keys", [0, 200, 511, 512, 513])
+@pytest.mark.parametrize("keys", [0, 64, 129, 192, 200, 256, 385, 511, 512, 513, 576])
 def test_a_block_of_any_length_equals_single_rows(alone, keys):
     """Blocks that begin with the cache empty, and that end before, at and after the padding of keys."""
     sequence = alone[0]

@@ -13,10 +13,11 @@ from services.config.sources import ROLES
 from services.supervisor.serve import greeting, programs
 
 
-def started(addresses, *, target_flags=None, config=None, **settings):
+def started(addresses, *, target_flags=None, drafter_flags=None, config=None, **settings):
     """role -> its settings, as the program itself would read them from the command line it is given."""
     found = {}
-    for program in programs(ServeSettings(**settings), target_flags=target_flags or {}, config=config):
+    flags_of = {"target_flags": target_flags or {}, "drafter_flags": drafter_flags or {}}
+    for program in programs(ServeSettings(**settings), **flags_of, config=config):
         python, _, module, role, *flags = program.command(addresses)
         assert (python, module, role) == (sys.executable, "services.cli", program.role)
         given = dict(flag.removeprefix("--").split("=", 1) for flag in flags)
@@ -58,6 +59,11 @@ def test_one_that_comes_back_listens_where_it_did():
 def test_settings_of_the_model_and_the_file_are_passed_on(tmp_path):
     found = started(FIRST, target_flags={"dtype": "fp32", "cache_rows": "512"}, config=tmp_path / "tandem.toml")
     assert (found["target"].dtype, found["target"].cache_rows) == ("fp32", 512)
+
+
+def test_what_ships_for_the_drafter_is_passed_on(tmp_path):
+    found = started(FIRST, drafter_flags={"ngram_table": str(tmp_path)})
+    assert found["drafter"].ngram_table == tmp_path
 
 
 def test_the_printed_curl_line_is_one_line_that_streams_greedily():

@@ -2,6 +2,8 @@
 
 A slot is a lane of one large tensor a layer, so that attention can read the lanes of many sequences in one call. The
 tensors span every lane to its end, but a page of them costs memory only from its first write until its slot is closed.
+The rows of a head lie one after another, as attention reads them: a third of its time goes to waiting for memory
+otherwise.
 
 Shape key: L lanes, S rows of a lane, N key heads and then as many value heads, D head size.
 """
@@ -41,7 +43,7 @@ class Slot:
 
     def kv(self, layer: int) -> Tensor:
         """[S, 2N, D]: the keys of every row, then its values."""
-        return self.pool.kv[layer][self.lane]
+        return self.pool.kv[layer][self.lane].transpose(0, 1)
 
     def begin(self, rows: int) -> None:
         """Announce `rows` rows after the committed ones. Rows begun before and not committed are dropped."""
@@ -67,10 +69,10 @@ class Slots:
         self.lane_rows = -(-longest // layout.page) * layout.page
         self._longest = longest
         self._free_lanes = list(range(lanes))  # a heap: running sequences stay side by side
-        shape = (layout.layers, lanes, self.lane_rows, 2 * layout.kv_heads, layout.head_dim)
+        shape = (layout.layers, lanes, 2 * layout.kv_heads, self.lane_rows, layout.head_dim)
         self._memory = _memory(torch.Size(shape).numel() * layout.dtype.itemsize)
-        whole_LS2ND = torch.frombuffer(self._memory, dtype=layout.dtype).view(shape)
-        self.kv = whole_LS2ND.unbind()  # of each layer: [L, S, 2N, D]
+        whole = torch.frombuffer(self._memory, dtype=layout.dtype).view(shape)
+        self.kv = whole.unbind()  # of each layer: [L, 2N, S, D]
 
     def open(self, rows: int) -> Slot:
         if rows > self.free_rows:
@@ -94,9 +96,9 @@ class Slots:
         """Return the lane's memory to the system. What is read there next is zero: masked rows take part in products,
         so even they must hold finite numbers."""
         start = self.kv[0].data_ptr()
-        for kv_LS2ND in self.kv:
-            rows_S2ND = kv_LS2ND[lane]
-            self._memory.madvise(mmap.MADV_DONTNEED, rows_S2ND.data_ptr() - start, rows_S2ND.nbytes)
+        for kv_L2NSD in self.kv:
+            kv_2NSD = kv_L2NSD[lane]
+            self._memory.madvise(mmap.MADV_DONTNEED, kv_2NSD.data_ptr() - start, kv_2NSD.nbytes)
 
 
 def _memory(size: int) -> mmap.mmap:

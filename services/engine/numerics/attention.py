@@ -7,6 +7,7 @@ D head size, E half of it.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -19,7 +20,9 @@ from services.engine.ops.tiles import Span
 SEED = 21
 POSITIONS = 1056
 COUNTS = (1, 2, 3, 5, 8, 11, 16, 17, 22, 32, 33)
+SIZE = 64  # fewer keys than a whole multiple are tried in steps of this
 CANDIDATES = (
+    AttentionPlan(queries=4),
     AttentionPlan(queries=8),
     AttentionPlan(queries=16),
     AttentionPlan(queries=32),
@@ -31,35 +34,85 @@ CANDIDATES = (
 
 
 def attention_plan(heads: Heads, dtype: torch.dtype) -> AttentionPlan | None:
-    """The first candidate under which nothing differs."""
-    sequences = [cancelling_values(heads, dtype), cancelling_scores(heads, dtype)]
-    return next((plan for plan in CANDIDATES if all(safe(plan, heads, qkv_PCD) for qkv_PCD in sequences)), None)
+    """The first candidate under which nothing differs, with every smaller padding of keys that changes nothing."""
+    trials = [Lanes(heads, make(heads, dtype)) for make in (cancelling_values, cancelling_scores)]
+
+    def all_safe(plan: AttentionPlan) -> bool:
+        return all(safe(plan, lanes) for lanes in trials)
+
+    plan = next(filter(all_safe, CANDIDATES), None)
+    if plan is None:
+        return None
+    common = set.intersection(*(sizes(plan, lanes) for lanes in trials))
+    shorter = replace(plan, over=tuple(sorted(common)))
+    return shorter if all_safe(shorter) else plan
 
 
-def safe(plan: AttentionPlan, heads: Heads, qkv_PCD: Tensor) -> bool:
-    """Whether blocks of many lengths at many places, alone and beside others, give each row what it gets alone."""
-    layout = Layout(layers=1, kv_heads=heads.kv, head_dim=heads.dim, dtype=qkv_PCD.dtype, page=plan.keys)
-    pool = Slots(layout, rows=plan.lanes * POSITIONS, lanes=plan.lanes, longest=POSITIONS)
-    slots = [pool.open(POSITIONS) for _ in range(plan.lanes)]
-    for slot in slots:
-        slot.kv(0)[:POSITIONS].copy_(qkv_PCD[:, heads.query :])
+class Lanes:
+    """A pool whose lanes all hold the same sequence, to run blocks of it in."""
 
-    def rows(start: int, counts: Sequence[int]) -> Tensor:
+    def __init__(self, heads: Heads, qkv_PCD: Tensor) -> None:
+        self.heads = heads
+        self._qkv_PCD = qkv_PCD
+        most, page = (max(each) for each in zip(*((plan.lanes, plan.keys) for plan in CANDIDATES), strict=True))
+        layout = Layout(layers=1, kv_heads=heads.kv, head_dim=heads.dim, dtype=qkv_PCD.dtype, page=page)
+        pool = Slots(layout, rows=most * POSITIONS, lanes=most, longest=POSITIONS)
+        self._slots = [pool.open(POSITIONS) for _ in range(most)]
+        for slot in self._slots:
+            slot.kv(0)[:POSITIONS].copy_(qkv_PCD[:, heads.query :])
+
+    def rows(self, plan: AttentionPlan, start: int, counts: Sequence[int]) -> Tensor:
+        """Of a block in each lane, all from position `start` on."""
         spans, end = [], 0
-        for slot, count in zip(slots, counts, strict=False):
+        for slot, count in zip(self._slots, counts, strict=False):
             slot.length = start
             spans.append(Span(slot, end, end := end + count))
-        attention = Attention(spans, end, heads, plan, qkv_PCD.dtype)
-        return attention(0, torch.cat([qkv_PCD[start : start + count] for count in counts]))
+        attention = Attention(spans, end, self.heads, plan, self._qkv_PCD.dtype)
+        return attention(0, torch.cat([self._qkv_PCD[start : start + count] for count in counts]))
 
+
+def safe(plan: AttentionPlan, lanes: Lanes) -> bool:
+    """Whether blocks of many lengths at many places, alone and beside others, give each row what it gets alone."""
     alone: dict[int, Tensor] = {}
-    for start, counts in blocks(plan, heads):
+    for start, counts in blocks(plan, lanes.heads):
         positions = range(start, start + max(counts))
-        alone |= {position: rows(position, [1]) for position in positions if position not in alone}
+        alone |= {position: lanes.rows(plan, position, [1]) for position in positions if position not in alone}
         expected = torch.cat([alone[position] for position in positions])
-        if not torch.equal(rows(start, counts), torch.cat([expected[:count] for count in counts])):
+        if not torch.equal(lanes.rows(plan, start, counts), torch.cat([expected[:count] for count in counts])):
             return False
     return True
+
+
+def sizes(plan: AttentionPlan, lanes: Lanes) -> set[int]:
+    """To how many keys, fewer than `plan.keys`, the keys over a whole multiple can be padded without any difference.
+
+    Kernels cut a sum by its length, so a longer one may be safe where a shorter one is not."""
+    each = plan.most // lanes.heads.group
+    whole = [lanes.rows(plan, start, [min(each, POSITIONS - start)]) for start in range(0, POSITIONS, each)]
+    whole_PC = torch.cat(whole)
+
+    def same(size: int) -> bool:
+        tried = replace(plan, over=(size,))
+        for start, counts in blocks_within(size, plan, lanes.heads):
+            expected = torch.cat([whole_PC[start : start + count] for count in counts])
+            if not torch.equal(lanes.rows(tried, start, counts), expected):
+                return False
+        return True
+
+    return set(filter(same, range(SIZE, plan.keys, SIZE)))
+
+
+def blocks_within(size: int, plan: AttentionPlan, heads: Heads) -> Iterator[tuple[int, Sequence[int]]]:
+    """Blocks that see at most `size` keys, or as many after a first whole multiple, down from the last of them: long
+    ones with every row, short ones with some."""
+    for count in (plan.most // heads.group, 33, 8, 1):
+        for first in (0, plan.keys):
+            last = min(first + size, POSITIONS)
+            for end in range(last, first, -max(count, 32)):
+                start = max(end - count, first)
+                yield start, [end - start]
+            if count <= 8:
+                yield last - count, [count] * plan.lanes
 
 
 def blocks(plan: AttentionPlan, heads: Heads) -> Iterator[tuple[int, Sequence[int]]]:

@@ -55,15 +55,15 @@ class Attention:
         query_TG = torch.tensor(first_T)[:, None] + member_G
         self._unfold_TNG = (query_TG[:, None] + len(row_J) * kv_N[:, None]).flatten()
         self._rows = spans[-1].end
-        self._places = torch.cat([span.places() for span in spans])
+        self._places = torch.cat([span.places(2 * heads.kv) for span in spans])
 
     def __call__(self, layer: int, qkv_TCD: Tensor) -> Tensor:
         """Write this layer's keys and values into the slots, and return what each row gathers, [T, N * G * D]."""
         query, kv, dim = self._heads.query, self._heads.kv, self._heads.dim
-        kv_LS2ND = self._pool.kv[layer]
-        kv_LS2ND.view(-1, 2 * kv, dim).index_copy_(0, self._places, qkv_TCD[: self._rows, query:])
+        kv_L2NSD = self._pool.kv[layer]
+        kv_L2NSD.view(-1, dim).index_copy_(0, self._places, qkv_TCD[: self._rows, query:].reshape(-1, dim))
         q_NJD = qkv_TCD.view(-1, dim).index_select(0, self._fold_NJ).view(kv, -1, dim)
-        outs = [call(q_NJD, kv_LS2ND) for call in self._calls]
+        outs = [call(q_NJD, kv_L2NSD) for call in self._calls]
         out_NJD = outs[0] if len(outs) == 1 else torch.cat(outs, 1)
         return out_NJD.view(-1, dim).index_select(0, self._unfold_TNG).view(len(qkv_TCD), -1)
 
@@ -80,10 +80,10 @@ class Call:
         mask_JK = torch.zeros(hidden_JK.shape, dtype=dtype).masked_fill_(hidden_JK, float("-inf"))
         self._mask_L1QK = mask_JK.view(lanes, 1, tiles.queries, tiles.keys)
 
-    def __call__(self, q_NJD: Tensor, kv_LS2ND: Tensor) -> Tensor:
+    def __call__(self, q_NJD: Tensor, kv_L2NSD: Tensor) -> Tensor:
         heads, _, dim = q_NJD.shape
         q_LNQD = q_NJD[:, self._queries].view(heads, len(self._mask_L1QK), -1, dim).transpose(0, 1)
-        kv_L2NKD = kv_LS2ND[self._lanes, : self._keys].transpose(1, 2)
+        kv_L2NKD = kv_L2NSD[self._lanes, :, : self._keys]
         k_LNKD, v_LNKD = kv_L2NKD[:, :heads], kv_L2NKD[:, heads:]
         out_LNQD = scaled_dot_product_attention(q_LNQD, k_LNKD, v_LNKD, attn_mask=self._mask_L1QK, scale=dim**-0.5)
         return out_LNQD.transpose(0, 1).reshape(heads, -1, dim)

@@ -10,6 +10,8 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
+FORMAT = 2  # of a table that is kept; versions that share a model folder do not overwrite each other's
+
 
 @dataclass(frozen=True, slots=True)
 class Operator:
@@ -43,12 +45,18 @@ class RowPlan:
 @dataclass(frozen=True, slots=True)
 class AttentionPlan:
     """A call has at most `lanes` sequences. Query rows of each are padded to a multiple of `queries`, and are at most
-    `most`; keys to a multiple of `keys`."""
+    `most`; keys to a multiple of `keys`. What is over the last whole multiple may be padded to one of `over` instead,
+    smaller sizes in ascending order."""
 
     queries: int = 16
     most: int = 256
     keys: int = 512
     lanes: int = 16
+    over: tuple[int, ...] = ()
+
+    def padded_keys(self, count: int) -> int:
+        over = count % self.keys
+        return count - over + next((size for size in (0, *self.over) if size >= over), self.keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +78,12 @@ class Table:
         """Raises ValueError or TypeError unless the table can be used for these operators."""
         plans = [self[operator] for operator in operators]
         numbers = [number for plan in plans for number in (plan.multiple, plan.most)]
-        numbers += [getattr(self.attention, name) for name in AttentionPlan.__slots__]
+        attention = self.attention
+        numbers += [attention.queries, attention.most, attention.keys, attention.lanes, *attention.over]
         if not all(type(number) is int and number > 0 for number in numbers):
             raise ValueError("a plan has a number that is none")
+        if sorted({*attention.over, attention.keys}) != [*attention.over, attention.keys]:
+            raise ValueError("a plan pads keys to sizes that do not ascend")
 
     def to_json(self) -> dict[str, Any]:
         return {"rows": {key: asdict(plan) for key, plan in self.rows.items()}, "attention": asdict(self.attention)}
@@ -80,4 +91,5 @@ class Table:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         rows = {key: RowPlan(**plan) for key, plan in value["rows"].items()}
-        return cls(rows, AttentionPlan(**value["attention"]))
+        attention = value["attention"]
+        return cls(rows, AttentionPlan(**attention | {"over": tuple(attention["over"])}))

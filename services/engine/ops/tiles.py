@@ -20,10 +20,12 @@ class Span:
     begin: int
     end: int
 
-    def places(self) -> Tensor:
-        """Where its rows go in the pool, lane after lane."""
-        first = self.slot.lane * self.slot.pool.lane_rows + self.slot.length
-        return torch.arange(first, first + self.end - self.begin)
+    def places(self, heads: int) -> Tensor:
+        """Where its rows go in the pool, head after head of lane after lane: for each row, one place for each of the
+        `heads` key and value heads."""
+        lane_rows = self.slot.pool.lane_rows
+        row_T = torch.arange(self.slot.length, self.slot.length + self.end - self.begin)
+        return ((self.slot.lane * heads + torch.arange(heads)) * lane_rows + row_T[:, None]).flatten()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def _tiles(spans: Iterable[Span], group: int, plan: AttentionPlan) -> Iterator[T
         for begin in range(span.begin, span.end, each):
             end = min(begin + each, span.end)
             start = span.slot.length + begin - span.begin
-            queries, keys = _up((end - begin) * group, plan.queries), _up(start + end - begin, plan.keys)
+            queries, keys = _up((end - begin) * group, plan.queries), plan.padded_keys(start + end - begin)
             yield Tile(span.slot.lane, begin, end, start, queries, keys)
 
 

@@ -202,7 +202,7 @@ class DrafterLink:
                 outgoing.put_nowait(DraftRequest(hello=hello))
                 welcome = await self._welcome(call)
             stream = Stream(welcome, outgoing, self._hello.vocab_size, self.dropped, self.taps)
-            self._begin(stream, welcome.refusals)
+            self._begin(stream, welcome)
             while isinstance(response := await call.read(), DraftResponse):
                 if turn := stream.receive(response):
                     self._deadline.answered(self._clock() - turn.sent_at)
@@ -224,12 +224,13 @@ class DrafterLink:
             raise Unavailable("its first message is not Welcome")
         return first.welcome
 
-    def _begin(self, stream: Stream, refusals: Sequence[DrafterRefusal]) -> None:
-        self._stream, self._known, self.refusals = stream, stream.drafters, refusals
+    def _begin(self, stream: Stream, welcome: Welcome) -> None:
+        self._stream, self._known, self.refusals = stream, stream.drafters, welcome.refusals
         self._breaker.answered()
         self.up.set()
-        log.info("drafter at %s serves %s", self._address, ", ".join(stream.drafters) or "nothing")
-        for refusal in refusals:
+        way = "shared memory" if welcome.ring_mapped else "messages"
+        log.info("drafter at %s serves %s; taps in %s", self._address, ", ".join(stream.drafters) or "nothing", way)
+        for refusal in welcome.refusals:
             log.warning("drafter %s was refused: %s", refusal.name, refusal.reason)
 
     def _end(self) -> None:

@@ -1,0 +1,98 @@
+"""What every measurement has in common on the command line, and how its result is printed."""
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.machine import Use, doubts, facts
+from bench.pairs import Interval
+from services.config.cpus import cpu_quota
+from services.shipped.prepare import prepare
+
+REPEATS = 7
+QUICK = "--quick: too few tokens and repeats to mean anything"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """`threads`: of every process that computes. `model`: a Hugging Face folder."""
+
+    repeats: int
+    quick: bool
+    threads: int
+    model: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """`rows` are for people, `ratios` are what was asked, `samples` are all numbers that they come from."""
+
+    rows: Sequence[Mapping[str, Any]]
+    ratios: Mapping[str, Interval] = field(default_factory=dict)
+    samples: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+
+def main(name: str, about: str | None, measure: Callable[[Options], Result]) -> None:
+    """Read the command line, measure, print. JSON is one document on stdout."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m bench.{name}", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON document instead of tables")
+    parser.add_argument("--repeats", type=_positive, help=f"default: {REPEATS}, or 2 with --quick")
+    parser.add_argument("--quick", action="store_true", help="tiny counts, to see that it works")
+    parser.add_argument("--threads", type=_positive, help="default: the CPU quota, or all processors")
+    parser.add_argument("--model", type=Path, help="Hugging Face folder; default: the embedded model")
+    given = parser.parse_args()
+    options = Options(
+        repeats=given.repeats or (2 if given.quick else REPEATS),
+        quick=given.quick,
+        threads=given.threads or cpu_quota() or os.cpu_count() or 1,
+        model=given.model or prepare(),
+    )
+    load, begin = os.getloadavg()[0], Use.now()
+    result = measure(options)
+    used = Use.now().since(begin)
+    document = {
+        "bench": name,
+        "warnings": [QUICK] * options.quick + doubts(load, used) + list(result.warnings),
+        "environment": facts(options.threads) | {"load average before": load, "processors used": used},
+        "settings": {"repeats": options.repeats, "model": options.model.name} | dict(result.settings),
+        "rows": result.rows,
+        "ratios": {name: asdict(each) for name, each in result.ratios.items()},
+        "samples": result.samples,
+    }
+    print(json.dumps(document, indent=1) if given.json else _readable(document, result.ratios))
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not at least 1")
+    return number
+
+
+def _readable(document: Mapping[str, Any], ratios: Mapping[str, Interval]) -> str:
+    lines = [f"{name}: {value}" for part in ("environment", "settings") for name, value in document[part].items()]
+    width = max(map(len, ratios), default=0)
+    ratio_lines = [f"{name:<{width}}  {each}" for name, each in ratios.items()]
+    if ratio_lines:
+        ratio_lines.insert(0, "median ratio [95 % interval]")
+    warnings = [f"WARNING: {warning}" for warning in document["warnings"]]
+    return "\n\n".join("\n".join(part) for part in (lines, table(document["rows"]), ratio_lines, warnings) if part)
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Columns in the order in which the first row has them."""
+    cells = [list(rows[0]), *([_cell(row[name]) for name in rows[0]] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+
+
+def _cell(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,1 @@
+"""Drafters made for a target, from what that target writes itself: prompts, answers, shards, training, evaluation."""

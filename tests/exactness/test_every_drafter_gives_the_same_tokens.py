@@ -1,0 +1,60 @@
+"""All modes side by side in one batch, on the real model and through all programs: each gives what `none` gives."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from services.wire.codec import MODES
+from tests.exactness.drafters import write_all
+from tests.system.running import Answer, Tandem, chat, tandem
+
+TOKENS = 48
+PROMPTS = [
+    "Repeat this line four times: the quick brown fox jumps over the lazy dog and runs away from the bear.",
+    "Write a short letter to a friend in another country, and tell them what you did in the garden this spring.",
+]
+TEMPERATURES = (0.0, 0.8)
+WAYS = {"ring": "shared memory", "messages": "messages"}
+DRAFTED = ("ngram", "mtp", "dflash", "dflash2", "auto")
+
+
+@pytest.fixture(scope="module", params=["ring", pytest.param("messages", marks=pytest.mark.full)])
+def running(request, embedded_model, tmp_path_factory) -> Iterator[Tandem]:
+    """Taps in shared memory, and in messages: then the two programs name different folders."""
+    root = tmp_path_factory.mktemp("drafters")
+    environment = write_all(root, embedded_model)
+    if request.param == "messages":
+        environment["TANDEM_DRAFTER_TAP_DIR"] = str(root)
+    with tandem(embedded_model, environment=environment) as serving:
+        assert any(f"taps in {WAYS[request.param]}" in line for line in serving.log)
+        yield serving
+
+
+def ask(running: Tandem, prompt: str, temperature: float, mode: str, *, tokens: int = TOKENS) -> Answer:
+    top_p = 0.95 if temperature else None
+    return running.ask(chat(prompt, tokens, mode=mode, temperature=temperature, top_p=top_p, seed=7))
+
+
+def test_modes_side_by_side_give_what_none_gives_alone(running):
+    cases = [(prompt, temperature) for prompt in PROMPTS for temperature in TEMPERATURES]
+    plain = {case: ask(running, *case, "none").ids for case in cases}
+    with ThreadPoolExecutor(len(cases) * len(DRAFTED)) as pool:
+        asked = {(case, mode): pool.submit(ask, running, *case, mode) for mode in DRAFTED for case in cases}
+        answers = {key: answer.result() for key, answer in asked.items()}
+    assert [key for key, answer in answers.items() if answer.ids != plain[key[0]]] == []
+    for (_, mode), answer in answers.items():
+        assert mode == "auto" or MODES.name(answer.report.resolved) == mode
+        assert answer.report.drafted > 0 or mode == "ngram"
+    assert sum(answer.report.accepted for (_, mode), answer in answers.items() if mode not in ("ngram", "auto")) > 0
+
+
+def test_a_drafter_that_is_killed_and_comes_back_is_fed_again_and_changes_nothing(running):
+    plain = ask(running, PROMPTS[1], 0.0, "none", tokens=400).ids
+    with ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(ask, running, PROMPTS[1], 0.0, mode, tokens=400) for mode in ("mtp", "dflash", "dflash2")]
+        running.kill("drafter")
+        answers = [each.result() for each in asked]
+    for answer in answers:
+        assert answer.ids == plain
+        assert answer.report.drafted > 0
