@@ -20,7 +20,7 @@ TRUST = 8.0
 SURE = 4.0
 """Misses that are put down to chance."""
 
-RELAX = 0.99
+RELAX = 0.98
 """What is left, after each round that does not use a drafter, of what its drafts came to: luck may have been bad."""
 
 RECENT, FAR, FORGET = 0.9, 2.5, 0.15

@@ -34,7 +34,7 @@ def test_drafts_that_are_right_grow_as_long_as_may_be():
 
 def test_drafts_that_are_wrong_rest_and_the_reason_is_the_gate():
     it = world(always(0), {"mtp": 0.005}, row_s=0.001)
-    rounds = it.run(300, mode="mtp")
+    rounds = it.run(600, mode="mtp")
     assert [(each[0].mode, each[0].reason) for each in rounds[-5:]] == [("none", "gate")] * 5
     assert it.seconds <= 1.02 * it.tokens * it.base_s
 
