@@ -6,7 +6,7 @@ import pytest
 
 from bench.clients import Tally
 from bench.holdings import Busy, Holdings, Process
-from bench.load import ROOMY, ROLES, Result, run
+from bench.load import ROLES, ROOMY, Result, run
 from tests.system.running import tandem
 
 NOTHING = Busy(answering=0, running=0, waiting=0, rows=0, contexts=0)
