@@ -14,7 +14,7 @@ HOPE = 0.8
 DOUBT = 6.0
 """Drafts of all sequences that count as much as that hope."""
 
-TRUST = 8.0
+TRUST = 12.0
 """Drafts of a sequence's own that count as much as what is known from others."""
 
 SURE = 4.0

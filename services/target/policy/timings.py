@@ -53,7 +53,9 @@ class Timings:
         self._rounds += 1
         asked = [each for each in seen.outcomes if each.asked]
         self.since_plain = self.since_plain + 1 if asked or seen.mixed else 0
-        if not seen.mixed and seen.outcomes and not self._is_odd(seen):
+        if not seen.mixed and seen.outcomes:
+            if self._is_odd(seen):
+                return  # of the drafts' time too: what a jump scales must be all of one clock
             self._curve(seen.context).record(seen.rows, seen.verify_s)
         modes = {each.mode for each in asked}
         if seen.answered and len(modes) == 1:
