@@ -171,11 +171,14 @@ class DrafterLink:
             self._stream.close(sequence)
 
     async def run(self) -> None:
-        """Stay connected until cancelled."""
-        said = ""
-        while self._address is not None:
+        """Stay connected until cancelled; without a drafter, only wait for that: who ends early has failed."""
+        address, said = self._address, ""
+        if address is None:
+            await asyncio.Event().wait()
+            return
+        while True:
             try:
-                async with drafter_channel(self._address) as channel:
+                async with drafter_channel(address) as channel:
                     await self._converse(DrafterServiceStub(channel))
                 why = "it ended the stream"
             except grpc.aio.AioRpcError as error:
@@ -183,7 +186,7 @@ class DrafterLink:
             except (TandemError, TimeoutError) as error:
                 why = str(error) or "it did not answer"
             if why != said:
-                log.warning("drafter at %s is away (%s); decoding goes on without it", self._address, why)
+                log.warning("drafter at %s is away (%s); decoding goes on without it", address, why)
             said = why
             await before_retrying(self._patience.reconnect_s)
 
