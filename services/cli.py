@@ -183,6 +183,22 @@ def verify(
 
 
 @app.command()
+def explain(
+    request: Annotated[
+        Path, typer.Argument(metavar="FILE.json", help="The body of a chat or a completion, or what --json printed.")
+    ],
+    json: Annotated[bool, typer.Option("--json", help="Print the report, which can be explained again later.")] = False,
+    address: Annotated[str, typer.Option(help="HTTP address of a running gateway.")] = HTTP,
+) -> None:
+    """Ask, and show round by round who drafted, how far and why, and what each round took."""
+    from services.console.explain import as_json, lines, recorded
+
+    report = recorded(request, address=address)
+    for line in [as_json(report)] if json else lines(report):
+        print(line)
+
+
+@app.command()
 def top(
     once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
     json: Annotated[bool, typer.Option("--json", help="With --once: a JSON document.")] = False,

@@ -19,6 +19,7 @@ from pydantic import (
 )
 from pydantic_settings import NoDecode
 
+from services.config.bands import WORDS, BandSetting, bands
 from services.config.legal import Legal
 
 # Stands for the folder that `tandem model prepare` makes; the command line puts that folder in its place.
@@ -57,6 +58,13 @@ DrafterModes = Annotated[
     BeforeValidator(_split),
     AfterValidator(_distinct),
     Legal(f"one or more of {', '.join(get_args(DrafterMode))}, each once"),
+]
+
+Bands = Annotated[
+    tuple[BandSetting, ...],
+    NoDecode,
+    BeforeValidator(lambda value: bands(value, get_args(DrafterMode))),
+    Legal(WORDS),
 ]
 
 
@@ -111,12 +119,44 @@ class TargetSettings(Settings):
     tap_dir: TapFolder | None = Field(
         default=None, description="where it is shared with a drafter on this host; default: `/dev/shm`, if there is one"
     )
+    policy: Literal["controller", "gate"] = Field(
+        default="controller",
+        description="who chooses drafters and lengths: for the whole batch by cost, or each request by itself",
+    )
+    bands: Bands = Field(
+        default="0-20480:dflash2,dflash,mtp,ngram;20480-:mtp,ngram",  # type: ignore[arg-type]
+        description="drafters that `auto` may use, best liked first, by tokens of prompt and output",
+    )
+    band_hysteresis: int = Field(
+        default=256, ge=0, le=2**20, description="tokens behind the end of its band after which a request leaves it"
+    )
+    probe_share: float = Field(
+        default=0.01, ge=0, le=0.5, description="part of a request's time that trying drafters out may cost"
+    )
+    acceptance_floor: float = Field(
+        default=0.05, ge=0, le=1, description="part of its drafts that a drafter must get right, else it rests"
+    )
+    acceptance_floor_drafts: int = Field(default=128, ge=1, le=2**20, description="drafts after which that is judged")
+    gate_grace: int = Field(default=3, ge=0, le=1000, description="rounds of a drafter that the gate does not judge")
+    gate_probe_first: int = Field(
+        default=32, ge=1, le=2**20, description="rounds without a drafter before it is tried again, at first"
+    )
+    gate_probe_most: int = Field(default=512, ge=1, le=2**20, description="they double up to this")
+    gate_refresh: int = Field(
+        default=48, ge=1, le=2**20, description="drafted rounds after which one without measures the clock anew"
+    )
     max_draft_tokens: int = Field(default=15, ge=1, le=15, description="longest draft a request may ask for")
     max_stop_strings: int = Field(default=16, ge=0, le=1024, description="stop strings in a request")
     max_stop_string_chars: int = Field(default=256, ge=1, le=65536, description="characters in a stop string")
     max_logprobs: int = Field(default=20, ge=0, le=1024, description="alternatives a request may ask for at each token")
     max_logit_bias: int = Field(default=1024, ge=0, le=2**20, description="ids in a request's logit_bias")
     grace_s: float = Field(default=30, ge=0, le=3600, description="time for running sequences to end after SIGTERM")
+
+    @model_validator(mode="after")
+    def _first_before_most(self) -> Self:
+        if self.gate_probe_first > self.gate_probe_most:
+            raise ValueError(f"gate_probe_first must be at most gate_probe_most ({self.gate_probe_most})")
+        return self
 
 
 class DrafterSettings(Settings):

@@ -12,8 +12,11 @@ from torch import Tensor
 from services.drafter.interface import Feed, Opening
 from services.errors import InvalidRequest
 
-# A feed's bytes are read where they lie, in a message or in another process's memory, and never written.
-warnings.filterwarnings("ignore", message="The given buffer is not writable")
+# A feed's bytes are read where they lie, in a message or in another process's memory, and never written. PyTorch warns
+# of such a buffer once in a process.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    torch.frombuffer(b"0", dtype=torch.uint8)
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp16": torch.float16}
 

@@ -46,6 +46,7 @@ def check(request: GenerationRequest, served: TargetServiceDescribeResponse, *, 
         raise _refused(request, "min_tokens", f"must be at most {request.name('max_tokens')} ({request.max_tokens})")
     if request.mode not in MODES.legal:
         raise _refused(request, "mode", f"must be one of {', '.join(MODES.legal)}, not {shown(request.mode)}")
+    _check_bands(request)
     _check_stop(request, served)
     _check_bias(request, served)
     for name in ("banned_ids", "stop_ids"):
@@ -62,6 +63,18 @@ def check(request: GenerationRequest, served: TargetServiceDescribeResponse, *, 
     if isinstance(request.input, TokenIds):
         # More than the context holds are refused for their number.
         _check_ids(request, "input", request.input.ids[: served.context_length], served)
+
+
+def _check_bands(request: GenerationRequest) -> None:
+    """What a message can hold; how bands lie to each other is the target's to judge."""
+    for index, band in enumerate(request.bands):
+        for value in (band.start, 0 if band.end is None else band.end):
+            if not 0 <= value < 2**32:
+                raise _refused(request, "bands", f"must be lengths from 0 to {2**32 - 1}, not {shown(value)}", index)
+        for mode in band.modes:
+            if mode not in MODES.legal:
+                legal = ", ".join(MODES.legal)
+                raise _refused(request, "bands", f"must name modes among {legal}, not {shown(mode)}", index)
 
 
 def _check_stop(request: GenerationRequest, served: TargetServiceDescribeResponse) -> None:

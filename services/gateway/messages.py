@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from tandem.v1 import generation_pb2, target_pb2, types_pb2
 
 from services.errors import InvalidRequest, Unsupported
-from services.gateway.request import Chat, GenerationRequest, Text, TokenIds
+from services.gateway.request import Band, Chat, GenerationRequest, Text, TokenIds
 from services.wire.codec import MODES
 
 SAMPLING = (
@@ -27,7 +27,10 @@ NAMES = {
     "stop": "stopping.strings",
     "stop_ids": "stopping.ids",
     "ignore_eos": "stopping.ignore_eos",
-    **{name: f"speculation.{name}" for name in ("mode", "max_draft_tokens", "strict", "stats", "audit")},
+    **{
+        name: f"speculation.{name}"
+        for name in ("mode", "max_draft_tokens", "strict", "stats", "audit", "explain", "bands")
+    },
 }
 """Our field, and its path in both protos where that is another."""
 
@@ -48,8 +51,6 @@ def as_written(error: InvalidRequest | Unsupported, request: GenerationRequest) 
 def request_of(message: generation_pb2.GenerateRequest) -> GenerationRequest:
     """What a gRPC client asked for; values are checked later."""
     sampling, stopping, speculation = message.sampling, message.stopping, message.speculation
-    if speculation.bands:
-        raise Unsupported("speculation.bands is not supported", field="speculation.bands")
     return GenerationRequest(
         id=message.request_id or uuid.uuid4().hex,
         input=_input_of(message),
@@ -68,6 +69,11 @@ def request_of(message: generation_pb2.GenerateRequest) -> GenerationRequest:
         strict=speculation.strict,
         stats=speculation.stats,
         audit=speculation.audit,
+        explain=speculation.explain,
+        bands=tuple(
+            Band(getattr(each, "from"), each.to if each.HasField("to") else None, tuple(map(_mode, each.modes)))
+            for each in speculation.bands
+        ),
         names=NAMES | {"input": INPUTS.get(message.WhichOneof("input") or "", "input")},
     )
 
@@ -77,6 +83,12 @@ def _mode(value: types_pb2.SpeculationMode.ValueType) -> str:
         return MODES.name(value) or "auto"
     except InvalidRequest:
         return str(value)  # no mode, and refused as such with everything else
+
+
+def _band(band: Band) -> types_pb2.SpeculationBand:
+    message = types_pb2.SpeculationBand(to=band.end, modes=[MODES.value(mode) for mode in band.modes])
+    setattr(message, "from", band.start)  # a keyword of Python
+    return message
 
 
 INPUTS = {"chat": "chat.messages", "text": "text", "token_ids": "token_ids.ids"}
@@ -124,5 +136,7 @@ def target_request(
             strict=request.strict,
             stats=True,  # they are counted, whether the client wants to see them or not
             audit=request.audit,
+            explain=request.explain,
+            bands=[_band(each) for each in request.bands],
         ),
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
-from tandem.v1.types_pb2 import Audit, ModeStatistics, OriginCounts, SpeculationReport, SpeculationSwitch
+from tandem.v1.types_pb2 import Audit, ModeStatistics, OriginCounts, RoundDecision, SpeculationReport, SpeculationSwitch
 
 from services.wire.codec import MODES, REASONS
 
@@ -23,6 +23,7 @@ def summed(reports: Sequence[SpeculationReport]) -> SpeculationReport:
         for name in ORIGINS:
             setattr(total.by_origin, name, getattr(total.by_origin, name) + getattr(report.by_origin, name))
         total.switches.extend(report.switches)
+        total.decisions.extend(report.decisions)
         for statistics in report.by_mode:
             _add(total, statistics)
         _add_audit(total, report)
@@ -49,8 +50,8 @@ def _add(total: SpeculationReport, more: ModeStatistics) -> None:
     same.accepted_per_position[:] = [ours + theirs for ours, theirs in pairs]
 
 
-def as_json(report: SpeculationReport, *, stats: bool, audit: bool) -> dict[str, Any]:
-    """`stats` adds `by_mode`; `audit` adds the verdict, or null when there is none."""
+def as_json(report: SpeculationReport, *, stats: bool, audit: bool, explain: bool = False) -> dict[str, Any]:
+    """`stats` adds `by_mode`; `audit` adds the verdict, or null when there is none; `explain` adds `decisions`."""
     value: dict[str, Any] = {
         "requested": MODES.name(report.requested),
         "resolved": MODES.name(report.resolved),
@@ -71,7 +72,16 @@ def as_json(report: SpeculationReport, *, stats: bool, audit: bool) -> dict[str,
         value["by_mode"] = {MODES.name(each.mode): _statistics(each) for each in report.by_mode}
     if audit:
         value["audit"] = _audit(report.audit) if report.HasField("audit") else None
+    if explain:
+        value["decisions"] = [_decision(each) for each in report.decisions]
     return value
+
+
+def _decision(decision: RoundDecision) -> dict[str, Any]:
+    names = ("at", "because", "asked", "drafted", "accepted", "measured_seconds", "sequences")
+    predicted = decision.predicted_seconds if decision.HasField("predicted_seconds") else None
+    found = {name: getattr(decision, name) for name in names}
+    return {"mode": MODES.name(decision.mode)} | found | {"predicted_seconds": predicted}
 
 
 def _audit(audit: Audit) -> dict[str, Any]:

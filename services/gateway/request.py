@@ -29,6 +29,15 @@ class TokenIds:
     ids: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Contexts of `start` to `end` - 1 tokens prefer the drafters `modes` in this order; None: no upper end."""
+
+    start: int
+    end: int | None
+    modes: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRequest:
     """A face fills in plain values of the right types; `check` holds them against what the target serves.
@@ -62,6 +71,8 @@ class GenerationRequest:
     strict: bool = False
     stats: bool = False
     audit: bool = False
+    explain: bool = False
+    bands: tuple[Band, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
 
     def name(self, field: str) -> str:

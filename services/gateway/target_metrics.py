@@ -55,12 +55,25 @@ def _load(load: Load) -> Iterator[Metric]:
     )
     skipped = "Rounds of a sequence that wanted drafts and had none to verify, by why."
     yield _counted("spec_decode_num_skipped_rounds", skipped, load.skipped)
+    decided = "Decisions of the policy, a sequence and round each, by the rule that decided."
+    yield _counted("spec_decode_num_decisions", decided, load.decisions)
+    switches = "Changes of a running sequence from a drafter to another, or to none, by why."
+    yield _counted("spec_decode_num_switches", switches, load.switches)
+    resting = "Sequences that may draft and rest now, by why."
+    yield _labelled("spec_decode_resting", resting, "reason", load.resting)
+    predicted = "Seconds that the policy expected rounds to take, of those whose time it could tell."
+    yield _total("round_predicted_seconds", predicted, load.predicted_seconds)
+    yield _total("round_measured_seconds", "Seconds that the same rounds took.", load.measured_seconds)
     dropped = "What the drafter sent and nobody used, by why."
     yield _counted("spec_decode_num_dropped_proposals", dropped, load.dropped)
 
 
 def _gauge(name: str, help: str, value: float) -> Metric:
     return GaugeMetricFamily(f"tandem_{name}", help, value=value)
+
+
+def _total(name: str, help: str, value: float) -> Metric:
+    return CounterMetricFamily(f"tandem_{name}", help, value=value)
 
 
 def _labelled(name: str, help: str, label: str, values: Mapping[str, float]) -> Metric:

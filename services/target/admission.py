@@ -4,7 +4,7 @@ The gateway has checked most of it already; a caller that is no gateway gets the
 """
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from google.protobuf.message import Message
@@ -12,10 +12,14 @@ from tandem.v1 import types_pb2
 from tandem.v1.target_pb2 import Limits, TargetServiceGenerateRequest
 
 from services.engine.sampling import SamplingParams
-from services.errors import ContextTooLong, InvalidRequest, TokenizerMismatch, UnknownModel, Unsupported
-from services.target.request import Request, Speculation
+from services.errors import ContextTooLong, InvalidRequest, TokenizerMismatch, UnknownModel
+from services.target.policy.bands import Band, checked
+from services.target.request import DRAFTED_MODES, Request, Speculation
 from services.wire.bounds import BIAS, SAMPLING
 from services.wire.codec import MODES
+
+MAX_BANDS = 16
+"""Bands of one request."""
 
 SEEDS = 2**53
 """Drawn seeds stay below what a JSON number holds exactly."""
@@ -122,15 +126,35 @@ class Admission:
         return tuple(stopping.strings)
 
     def _speculation(self, asked: types_pb2.Speculation) -> Speculation:
-        if asked.bands:
-            raise Unsupported("speculation.bands is not supported by this server", field="speculation.bands")
         length = asked.max_draft_tokens if asked.HasField("max_draft_tokens") else None
         if length is not None and not 1 <= length <= self.limits.max_draft_tokens:
             raise InvalidRequest(f"must be 1..{self.limits.max_draft_tokens}", field="speculation.max_draft_tokens")
         mode = MODES.name(asked.mode, field="speculation.mode") or "auto"
         return Speculation(
-            mode=mode, max_draft_tokens=length, strict=asked.strict, stats=asked.stats, audit=asked.audit
+            mode=mode,
+            max_draft_tokens=length,
+            strict=asked.strict,
+            stats=asked.stats,
+            audit=asked.audit,
+            bands=self._bands(asked.bands),
+            explain=asked.explain,
         )
+
+    def _bands(self, asked: Sequence[types_pb2.SpeculationBand]) -> tuple[Band, ...] | None:
+        if len(asked) > MAX_BANDS:
+            raise InvalidRequest(f"at most {MAX_BANDS} bands", field="speculation.bands")
+        bands = [
+            Band(
+                getattr(band, "from"),  # a keyword of Python
+                band.to if band.HasField("to") else None,
+                tuple(MODES.name(mode, field="speculation.bands") or "" for mode in band.modes),
+            )
+            for band in asked
+        ]
+        try:
+            return checked(bands, DRAFTED_MODES) or None
+        except ValueError as error:
+            raise InvalidRequest(str(error), field="speculation.bands") from None
 
     def _ids(self, field: str, ids: Iterable[int]) -> None:
         for id in ids:

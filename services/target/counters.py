@@ -32,7 +32,7 @@ class ModeCounts:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """The drafter changed after `at` generated tokens; `reason` is None when the new one is what was asked for."""
+    """The drafter changed after `at` generated tokens; `reason` is None when it is what was asked for again."""
 
     at: int
     origin: str

@@ -7,7 +7,7 @@ from tandem.v1 import target_pb2, types_pb2
 from services.target.counters import ORIGINS, Counters
 from services.target.cut import Finish
 from services.target.link.link import DrafterLink
-from services.target.report import Report
+from services.target.report import Report, RoundRecord
 from services.target.rounds import Rounds
 from services.target.sink import Kept, Update
 from services.wire.codec import FINISH_KINDS, MODES, REASONS
@@ -32,7 +32,7 @@ def update(value: Update, exactness: Exactness) -> target_pb2.TargetServiceGener
 
 
 def load(rounds: Rounds, link: DrafterLink) -> target_pb2.Load:
-    scheduler, totals, spent = rounds.scheduler, rounds.totals, rounds.spent
+    scheduler, totals, spent, steering = rounds.scheduler, rounds.totals, rounds.spent, rounds.steering
     return target_pb2.Load(
         running=len(scheduler.running),
         waiting=len(scheduler.waiting),
@@ -54,6 +54,11 @@ def load(rounds: Rounds, link: DrafterLink) -> target_pb2.Load:
         skipped=spent.skipped + link.skipped,
         dropped=+link.dropped,
         contexts=link.open_contexts,
+        decisions=steering.totals.because,
+        switches=steering.totals.switches,
+        resting=steering.resting,
+        predicted_seconds=steering.totals.predicted_s,
+        measured_seconds=steering.totals.measured_s,
     )
 
 
@@ -94,6 +99,21 @@ def _report(report: Report, exactness: Exactness) -> types_pb2.SpeculationReport
         switches=[_switch(each.at, each.origin, each.to, each.reason) for each in counters.switches],
         by_mode=_by_mode(counters) if asked.stats else (),
         audit=_audit(report) if report.audit else None,
+        decisions=[_decision(each) for each in report.recorded],
+    )
+
+
+def _decision(record: RoundRecord) -> types_pb2.RoundDecision:
+    return types_pb2.RoundDecision(
+        at=record.at,
+        mode=MODES.value(record.mode),
+        because=record.because,
+        asked=record.asked,
+        drafted=record.drafted,
+        accepted=record.accepted,
+        predicted_seconds=record.predicted_s,
+        measured_seconds=record.measured_s,
+        sequences=record.sequences,
     )
 
 

@@ -18,9 +18,14 @@ from services.target.background import background
 from services.target.defaults import default_sampling
 from services.target.encode import Exactness
 from services.target.link.link import DrafterLink, Patience
+from services.target.policies import policy
+from services.target.policy.bands import Band
+from services.target.policy.gate import GateRules
+from services.target.policy.rules import PolicyRules
 from services.target.rounds import Rounds
 from services.target.scheduler import Bounds
 from services.target.servicer import Servicer, Serving
+from services.target.steering import Steering
 from services.target.taps.ring_file import sweep
 from services.target.taps.sharing import Sharing
 from services.target.taps.taps import Taps
@@ -60,7 +65,9 @@ async def run(settings: TargetSettings) -> None:
         taps = Taps(size=settings.tap_bytes, hidden_size=engine.hidden_size, dtype=engine.dtype)
         sharing = Sharing(taps, worker, folder)
         link = DrafterLink(settings.drafter, _hello(settings, engine, files), _patience(settings), taps, sharing)
-        rounds = Rounds(engine, tokenizer, link, worker, _bounds(settings))
+        rules = _rules(settings)
+        steering = Steering(policy(settings.policy, rules), rules, link)
+        rounds = Rounds(engine, tokenizer, link, worker, _bounds(settings), steering)
         servicer.serving = Serving(
             rounds=rounds,
             link=link,
@@ -146,6 +153,22 @@ def _patience(settings: TargetSettings) -> Patience:
         most_s=settings.draft_timeout_ms / 1e3,
         misses=settings.breaker_misses,
         rest_s=settings.breaker_rest_s,
+    )
+
+
+def _rules(settings: TargetSettings) -> PolicyRules:
+    return PolicyRules(
+        bands=tuple(Band(each.start, each.end, each.modes) for each in settings.bands),
+        hysteresis=settings.band_hysteresis,
+        probe_share=settings.probe_share,
+        acceptance_floor=settings.acceptance_floor,
+        acceptance_drafts=settings.acceptance_floor_drafts,
+        gate=GateRules(
+            grace=settings.gate_grace,
+            first=settings.gate_probe_first,
+            most=settings.gate_probe_most,
+            refresh=settings.gate_refresh,
+        ),
     )
 
 

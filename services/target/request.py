@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from services.engine.sampling import SamplingParams
+from services.target.policy.bands import Band
 
 DRAFTED_MODES = ("dflash2", "dflash", "mtp", "ngram")
 """Modes that a drafter serves, in the order in which `auto` prefers them."""
@@ -11,13 +12,16 @@ DRAFTED_MODES = ("dflash2", "dflash", "mtp", "ngram")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculation:
-    """The caller's choice. `max_draft_tokens` None: the drafter's own default."""
+    """The caller's choice. `max_draft_tokens` None: the drafter's own most. `bands` None: the configured ones.
+    `explain`: record what was decided for each round."""
 
     mode: str = "auto"
     max_draft_tokens: int | None = None
     strict: bool = False
     stats: bool = False
     audit: bool = False
+    bands: tuple[Band, ...] | None = None
+    explain: bool = False
 
     def may_use(self, mode: str) -> bool:
         """Whether the drafter of a mode may draft for it."""

@@ -15,14 +15,14 @@ from services.engine.sampling import Rules
 from services.errors import Internal, TandemError, Unavailable, Unsupported
 from services.target.counters import Counters, Spent
 from services.target.cut import Cutter
-from services.target.link.link import DraftAsk, DrafterLink
+from services.target.link.link import DrafterLink
 from services.target.model import Model
-from services.target.policy import decide
 from services.target.report import Report
 from services.target.request import Request
 from services.target.scheduler import Bounds, Scheduler
 from services.target.sequence import Sequence
 from services.target.sink import Sink, Update
+from services.target.steering import Steering
 from services.target.step import Progress, Work, step
 from services.target.worker import Worker
 from services.text.tokenizer import Tokenizer
@@ -40,14 +40,17 @@ class Rounds:
         link: DrafterLink,
         worker: Worker,
         bounds: Bounds,
+        steering: Steering,
         *,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._model, self._tokenizer, self._link, self._worker = model, tokenizer, link, worker
         self.scheduler = Scheduler(model, bounds)
+        self.steering = steering
         self.totals = Counters()
         self.spent = Spent()
         self._clock = clock
+        self._draft_s = 0.0  # of the round that runs
         self._numbers = itertools.count(1)
         self._work = asyncio.Event()
 
@@ -76,7 +79,7 @@ class Rounds:
             self._boundary()
 
     def _submit(self, request: Request, *, again: bool) -> Sequence:
-        decision = decide(request.speculation, len(request.prompt), self._link.drafters, {})
+        decision = self.steering.first(request)
         if request.speculation.strict and decision.reason is not None:
             raise Unsupported(
                 f"speculation mode {request.speculation.mode!r} cannot run ({decision.reason}) and `strict` is set",
@@ -98,6 +101,7 @@ class Rounds:
         """Between rounds: let the ended leave and the waiting join. False when nobody is left to run."""
         for sequence in self.scheduler.sweep():
             self._link.close(sequence.id)
+            self.steering.forget(sequence)
             if sequence.taps is not None:
                 self._link.taps.drop(sequence.taps)
         self.scheduler.admit()
@@ -116,14 +120,18 @@ class Rounds:
             return
         finally:
             self.spent.rounds += 1
-            self.spent.verify_s += self._clock() - began
+            took_s = self._clock() - began
+            self.spent.verify_s += took_s
+        self.steering.record(outcome, self._draft_s, took_s)
         for progress in outcome:
             self._publish(progress)
 
     async def _plan(self) -> list[Work]:
         decoding = self.scheduler.decoding()
         for sequence in self.scheduler.running:
-            self._decide(sequence)
+            if sequence.current is None:  # it begins
+                sequence.taps = self._link.retain(sequence.request)
+        self.steering.decide(self.scheduler.running)
         drafts = await self._draft(decoding)
         works = [
             Work(sequence, (sequence.ids[-1], *draft), wanted=1 + len(draft), mode=_mode(sequence))
@@ -137,27 +145,18 @@ class Rounds:
         return works
 
     async def _draft(self, decoding: list[Sequence]) -> Mapping[int, tuple[int, ...]]:
-        asks = []
         for sequence in decoding:
-            assert sequence.current is not None, "decided at the start of the round"
-            if reason := sequence.current.reason:
+            if sequence.current and (reason := sequence.current.reason):
                 self.spent.skipped[reason] += 1
-            # A round emits one token more than it drafts, so the limit also keeps blocks inside the reserved rows.
-            length = min(sequence.current.max_draft_tokens, sequence.remaining - 1)
-            if length > 0:
-                asks.append(DraftAsk(sequence, sequence.current.mode, length))
+        self._draft_s = 0.0
+        asks = self.steering.asks(decoding)
         if not asks:
             return {}
         began = self._clock()
         drafts = await self._link.draft(asks)
-        self.spent.draft_s += self._clock() - began
+        self._draft_s = self._clock() - began
+        self.spent.draft_s += self._draft_s
         return drafts
-
-    def _decide(self, sequence: Sequence) -> None:
-        if sequence.current is None:  # it begins
-            sequence.taps = self._link.retain(sequence.request)
-        speculation, drafters = sequence.request.speculation, self._link.drafters
-        sequence.decide(decide(speculation, len(sequence.ids), drafters, self._link.hindrances(sequence)))
 
     def _publish(self, progress: Progress) -> None:
         sequence = progress.sequence
@@ -167,7 +166,8 @@ class Rounds:
             return
         self.totals.record(progress.mode, progress.drafted, [kept.origin for kept in progress.kept])
         assert sequence.resolved is not None, "decided before its first step"
-        report = Report.snapshot(sequence.request, sequence.resolved, sequence.counters)
+        recorded = sequence.recorded or () if progress.finish else ()
+        report = Report.snapshot(sequence.request, sequence.resolved, sequence.counters, recorded)
         sequence.sink.put(Update(progress.kept, report, progress.finish))
         sequence.ended |= progress.finish is not None
 

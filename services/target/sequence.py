@@ -6,16 +6,22 @@
 After the prefill `len(ids) == frontier + 1`. State is keyed by the sequence itself, never by its place in a batch.
 """
 
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from services.engine.cache.slots import Slot
 from services.engine.sampling import Rules
 from services.target.counters import Counters, Switch
 from services.target.cut import Cutter
-from services.target.policy import Decision
+from services.target.policy.decision import Decision
+from services.target.report import RoundRecord
 from services.target.request import Request
 from services.target.sink import Sink
 from services.target.taps.retained import Retained
+
+MAX_SWITCHES = 256
+"""Switches that a report lists; it goes out with every round."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +40,8 @@ class Sequence:
     counters: Counters = field(default_factory=Counters)
     resolved: Decision | None = None  # the first choice of the policy that mattered: nobody drafts beside a prefill
     current: Decision | None = None
+    settled: Decision | None = None  # the last that was meant to last
+    recorded: deque[RoundRecord] | None = None  # its rounds, if it asked for them
     passed_over: int = 0  # admissions of later requests while this one did not fit
     ended: bool = False  # nobody listens any more, or it finished: it leaves at the next round boundary
 
@@ -52,11 +60,22 @@ class Sequence:
         """Tokens it may still generate."""
         return self.request.max_new - self.counters.generated
 
-    def decide(self, decision: Decision) -> None:
-        """Take the policy's choice for the coming round, and note a change."""
-        if self.resolved is None or not self.prefilled:
+    def decide(self, decision: Decision, hindrances: Mapping[str, str]) -> Switch | None:
+        """Take the policy's choice for the coming round, and note a change that is meant to last. `hindrances`: why
+        drafters cannot draft for it now."""
+        before, self.current = self.settled, decision
+        if decision.passing and before is not None:
+            return None
+        self.settled = decision
+        if before is None or self.counters.generated <= 1:  # before, or in, the first round that could draft
             self.resolved = decision
-        elif self.current is not None and decision.mode != self.current.mode:
-            change = Switch(self.counters.generated, self.current.mode, decision.mode, decision.reason)
-            self.counters.switches.append(change)
-        self.current = decision
+            return None
+        if decision.mode == before.mode:
+            return None
+        reason = decision.reason
+        if reason is None and before.mode != "none":
+            reason = "gate" if before.mode in decision.eligible else hindrances.get(before.mode, "context")
+        switch = Switch(self.counters.generated, before.mode, decision.mode, reason)
+        if len(self.counters.switches) < MAX_SWITCHES:
+            self.counters.switches.append(switch)
+        return switch

@@ -43,6 +43,11 @@ class Progress:
     mode: str = "none"
     drafted: int = 0
 
+    @property
+    def decoded(self) -> bool:
+        """It was a round, no part of a prefill."""
+        return bool(self.kept) and self.kept[0].origin != "first"
+
 
 def step(model: Model, taps: Taps, works: SequenceOf[Work]) -> list[Progress]:
     """Run one packed forward over all works, commit what the target keeps of each, and retain its taps for drafters

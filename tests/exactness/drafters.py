@@ -1,21 +1,43 @@
-"""Drafters for the embedded model that nobody trained: folders of the published forms, read by the real programs.
+"""Drafters that nobody trained for a target's folder: of the published forms, read by the real programs.
 
 What they propose is mostly wrong, which is the point: taps travel, contexts are fed, drafts are verified and refused.
 The mask is a frequent token, and layers hardly move a block's rows, so that now and then a draft is right.
 """
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from dflash.model import DFlash2DraftModel, DFlashDraftModel
 from safetensors.torch import save_file
-from transformers import Qwen3Config
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
 LITTLE = 0.02
 FREQUENT = 28  # a comma
-TAPS = [2, 15, 29]
+
+
+def write_qwen3(folder: Path, embedded: Path) -> Path:
+    """A small random target of another family, with the tokenizer of the embedded model."""
+    known = json.loads((embedded / "config.json").read_text())
+    config = Qwen3Config(
+        hidden_size=128,
+        intermediate_size=192,
+        num_hidden_layers=6,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=48,
+        vocab_size=known["vocab_size"],
+        max_position_embeddings=2048,
+        bos_token_id=known["bos_token_id"],
+        eos_token_id=known["eos_token_id"],
+    )
+    torch.manual_seed(0)
+    Qwen3ForCausalLM(config).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(embedded / name, folder)
+    return folder
 
 
 def write_all(root: Path, model: Path) -> dict[str, str]:
@@ -40,8 +62,10 @@ def _dflash(folder: Path, kind: type, target: Mapping, more: dict) -> None:
         sliding_window=64,
         use_sliding_window=True,
     )
-    config.dflash_config = {"block_size": 8, "mask_token_id": FREQUENT, "target_layer_ids": TAPS} | more
-    config.num_target_layers = target["num_hidden_layers"]
+    layers = target["num_hidden_layers"]
+    taps = [2, layers // 2, layers - 1]
+    config.dflash_config = {"block_size": 8, "mask_token_id": FREQUENT, "target_layer_ids": taps} | more
+    config.num_target_layers = layers
     drafter = kind(config)
     values = _noise({name.replace("codebook.weight", "codebook"): v for name, v in drafter.state_dict().items()})
     _write(folder, config.to_dict() | {"architectures": [kind.__name__]}, values)
@@ -51,7 +75,7 @@ def _mtp(folder: Path, target: Mapping) -> None:
     hidden, mlp, heads, kv = (
         target[key] for key in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
     )
-    dim, layer = hidden // heads, "mtp.layers.0."
+    dim, layer = target.get("head_dim", hidden // heads), "mtp.layers.0."
     shapes = {
         "mtp.fc.weight": (hidden, 2 * hidden),
         "mtp.pre_fc_norm_embedding.weight": (hidden,),
@@ -67,6 +91,8 @@ def _mtp(folder: Path, target: Mapping) -> None:
         f"{layer}mlp.up_proj.weight": (mlp, hidden),
         f"{layer}mlp.down_proj.weight": (hidden, mlp),
     }
+    if target["model_type"] == "qwen3":
+        shapes |= {f"{layer}self_attn.{norm}.weight": (dim,) for norm in ("q_norm", "k_norm")}
     form = {
         "architectures": ["MtpDraftModel"],
         "mtp_num_hidden_layers": 1,

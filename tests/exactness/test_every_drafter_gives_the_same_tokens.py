@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from services.wire.codec import MODES
-from tests.exactness.drafters import write_all
+from tests.exactness.drafters import write_all, write_qwen3
 from tests.system.running import Answer, Tandem, chat, tandem
 
 TOKENS = 48
@@ -15,19 +15,21 @@ PROMPTS = [
     "Write a short letter to a friend in another country, and tell them what you did in the garden this spring.",
 ]
 TEMPERATURES = (0.0, 0.8)
-WAYS = {"ring": "shared memory", "messages": "messages"}
 DRAFTED = ("ngram", "mtp", "dflash", "dflash2", "auto")
 
 
-@pytest.fixture(scope="module", params=["ring", pytest.param("messages", marks=pytest.mark.full)])
+@pytest.fixture(scope="module", params=["llama", "qwen3", pytest.param("messages", marks=pytest.mark.full)])
 def running(request, embedded_model, tmp_path_factory) -> Iterator[Tandem]:
-    """Taps in shared memory, and in messages: then the two programs name different folders."""
+    """The embedded model, and a small one of the other family, with taps in shared memory; and with taps in messages:
+    then the two programs name different folders."""
     root = tmp_path_factory.mktemp("drafters")
-    environment = write_all(root, embedded_model)
+    model = write_qwen3(root / "qwen3", embedded_model) if request.param == "qwen3" else embedded_model
+    environment = write_all(root, model)
     if request.param == "messages":
         environment["TANDEM_DRAFTER_TAP_DIR"] = str(root)
-    with tandem(embedded_model, environment=environment) as serving:
-        assert any(f"taps in {WAYS[request.param]}" in line for line in serving.log)
+    way = "messages" if request.param == "messages" else "shared memory"
+    with tandem(model, environment=environment) as serving:
+        assert any(f"taps in {way}" in line for line in serving.log)
         yield serving
 
 
@@ -46,7 +48,8 @@ def test_modes_side_by_side_give_what_none_gives_alone(running):
     for (_, mode), answer in answers.items():
         assert mode == "auto" or MODES.name(answer.report.resolved) == mode
         assert answer.report.drafted > 0 or mode == "ngram"
-    assert sum(answer.report.accepted for (_, mode), answer in answers.items() if mode not in ("ngram", "auto")) > 0
+    accepted = sum(answer.report.accepted for (_, mode), answer in answers.items() if mode not in ("ngram", "auto"))
+    assert accepted > 0 or running.model == "qwen3"  # whose words are random
 
 
 def test_a_drafter_that_is_killed_and_comes_back_is_fed_again_and_changes_nothing(running):

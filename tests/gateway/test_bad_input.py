@@ -8,7 +8,7 @@ import pytest
 from tandem.v1 import generation_pb2 as pb
 from tandem.v1 import types_pb2 as types
 
-from services.errors import ContextTooLong, InvalidRequest, TandemError, Unsupported
+from services.errors import ContextTooLong, InvalidRequest, TandemError
 from services.wire.status import raising
 from tests.gateway.peers import BODY
 from tests.gateway.scripted_target import TOKENIZER, byte_files, ends
@@ -61,6 +61,12 @@ NESTED = [
     ("speculation.strict", {"speculation": {"strict": 1}}),
     ("speculation.stats", {"speculation": {"stats": "yes"}}),
     ("speculation.bands", {"speculation": {"bands": 3}}),
+    ("speculation.bands[0].modes", {"speculation": {"bands": [{"to": 5}]}}),
+    ("speculation.bands[0].from", {"speculation": {"bands": [{"from": "0", "modes": ["mtp"]}]}}),
+    ("speculation.bands[1]", {"speculation": {"bands": [{"modes": ["mtp"]}, {"from": -1, "modes": ["mtp"]}]}}),
+    ("speculation.bands[0]", {"speculation": {"bands": [{"to": 2**32, "modes": ["mtp"]}]}}),
+    ("speculation.bands[0]", {"speculation": {"bands": [{"modes": ["fast"]}]}}),
+    ("speculation.explain", {"speculation": {"explain": 1}}),
     ("speculation.max_draft_token", {"speculation": {"max_draft_token": 3}}),
     ("messages[0]", {"messages": ["hi"]}),
     ("messages[0].role", {"messages": [{"content": "hi"}]}),
@@ -121,7 +127,6 @@ async def test_an_unknown_model_is_404_and_names_the_known(peers):
     ("path", "fields"),
     [
         ("add_generation_prompt", {"add_generation_prompt": False}),
-        ("speculation.bands", {"speculation": {"bands": [{"from": 0, "modes": ["ngram"]}]}}),
         ("messages[0].tool_calls", {"messages": [{"role": "assistant", "content": None, "tool_calls": [{"id": "a"}]}]}),
         (
             "messages[0].content[1].type",
@@ -278,9 +283,10 @@ async def test_the_grpc_face_refuses_the_same_by_its_own_names(peers):
         assert field in str(error)
 
 
-async def test_what_speculation_cannot_do_yet_is_refused_over_grpc_too(peers):
-    error = await error_of(peers, asked({"speculation": types.Speculation(bands=[types.SpeculationBand()])}))
-    assert (type(error), error.field) == (Unsupported, "speculation.bands")
+async def test_an_unknown_mode_in_a_band_is_refused_over_grpc_too(peers):
+    bands = [types.SpeculationBand(modes=[3]), types.SpeculationBand(modes=[99])]
+    error = await error_of(peers, asked({"speculation": types.Speculation(bands=bands)}))
+    assert (type(error), error.field) == (InvalidRequest, "speculation.bands[1]")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def turn(role, *parts) -> dict:
         ("tools", {"tools": [{"name": "a"}]}),
         ("thinking", {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
         ("min_tokens", {"min_tokens": 51}),
-        ("speculation.bands", {"speculation": {"bands": [{}]}}),
+        ("speculation.bands[0].modes", {"speculation": {"bands": [{}]}}),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )

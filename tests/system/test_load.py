@@ -6,7 +6,7 @@ import pytest
 
 from bench.clients import Tally
 from bench.holdings import Busy, Holdings, Process
-from bench.load import ROLES, Result, run
+from bench.load import ROLES, ROOMY, Result, run
 from tests.system.running import tandem
 
 NOTHING = Busy(answering=0, running=0, waiting=0, rows=0, contexts=0)
@@ -16,7 +16,7 @@ HELD = Holdings({role: Process(pid=7, memory_kib=100_000, descriptors=20, thread
 @pytest.mark.full
 @pytest.mark.anyio
 async def test_a_crowd_that_comes_and_goes_leaves_nothing_behind(embedded_model, pytestconfig) -> None:
-    with tandem(embedded_model) as running:
+    with tandem(embedded_model, environment=ROOMY) as running:
         result = await run(running, pytestconfig.getoption("load_seconds"))
     assert result.complaints == []
     assert result.tally.finished > 0

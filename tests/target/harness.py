@@ -16,10 +16,12 @@ from services.engine.sampling import Ask, Rules, SamplingParams, sample_and_matc
 from services.target.background import background
 from services.target.link.link import DrafterLink, Patience
 from services.target.link.tapped import NAMES
+from services.target.policy.rules import PolicyRules
 from services.target.request import Request, Speculation
 from services.target.rounds import Rounds
 from services.target.scheduler import Bounds
 from services.target.sink import Update
+from services.target.steering import Policy, Steering
 from services.target.taps.sharing import Sharing
 from services.target.taps.taps import Taps
 from services.target.worker import Worker
@@ -27,6 +29,7 @@ from services.text.files import TokenizerFiles
 from services.text.tokenizer import Tokenizer
 from services.wire.codec import DATA_TYPES
 from services.wire.serving import drafter_service, serving
+from tests.target.always import Always
 from tests.target.scripted_drafter import ScriptedDrafter
 from tests.target.scripted_model import ScriptedModel, logits
 
@@ -144,6 +147,8 @@ async def system(
     tap_pages: int = 200,
     page_bytes: int = 1024,
     tap_folder: Path | None = None,
+    policy: Policy | None = None,
+    rules: PolicyRules | None = None,
 ) -> AsyncIterator[System]:
     """Everything running, the drafter connected; rounds wait for a drafter that is on its way back."""
     model, worker = model or ScriptedModel(), Worker()
@@ -165,7 +170,8 @@ async def system(
         start(link.run())
         if isinstance(drafter, ScriptedDrafter):
             _release_late_answers(model, drafter)
-        rounds = Rounds(model, tokenizer(), link, worker, bounds, clock=clock)
+        steering = Steering(policy or Always(), rules or PolicyRules(), link)
+        rounds = Rounds(model, tokenizer(), link, worker, bounds, steering, clock=clock)
         if drafter:
             _wait_for_reconnection(rounds, link)
         start(rounds.run())

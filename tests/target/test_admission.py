@@ -14,10 +14,10 @@ from services.errors import (
     InvalidRequest,
     TokenizerMismatch,
     UnknownModel,
-    Unsupported,
 )
 from services.target.admission import Admission
 from services.target.defaults import default_sampling
+from services.target.policy.bands import Band
 from services.text.files import TokenizerFiles
 
 CONTEXT, VOCAB = 64, 100
@@ -89,9 +89,30 @@ def test_a_field_that_cannot_be_served_is_refused_by_name(field: str, fields: di
     assert refused.value.field == field
 
 
-def test_what_is_not_supported_is_said_so() -> None:
-    with pytest.raises(Unsupported):
-        admission().read(call(speculation=Speculation(bands=[SpeculationBand()])))
+def test_bands_are_taken_as_they_are() -> None:
+    low, high = SpeculationBand(to=100, modes=[4, 3]), SpeculationBand(modes=[3])
+    setattr(high, "from", 100)
+    read = admission().read(call(speculation=Speculation(bands=[low, high], explain=True))).speculation
+    assert read.bands == (Band(0, 100, ("mtp", "ngram")), Band(100, None, ("ngram",)))
+    assert read.explain
+    assert admission().read(call(speculation=Speculation())).speculation.bands is None
+
+
+@pytest.mark.parametrize(
+    ("bands", "words"),
+    [
+        ([SpeculationBand()], "no mode"),
+        ([SpeculationBand(modes=[99])], "legal are"),
+        ([SpeculationBand(modes=[1])], "'auto'"),
+        ([SpeculationBand(modes=[3]), SpeculationBand(modes=[3])], "band 2 begins at 0"),
+        ([SpeculationBand(to=0, modes=[3])], "band 1 ends at 0"),
+        ([SpeculationBand(to=1, modes=[3])] * 17, "at most 16"),
+    ],
+)
+def test_bands_that_are_wrong_are_refused_by_name(bands: list[SpeculationBand], words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words) as refusal:
+        admission().read(call(speculation=Speculation(bands=bands)))
+    assert refusal.value.field == "speculation.bands"
 
 
 def test_an_unknown_mode_is_answered_with_the_six() -> None:

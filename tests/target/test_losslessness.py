@@ -100,16 +100,16 @@ def check_report(asked: Request, updates: list[Update]) -> None:
 
 
 async def run_scenario(
-    asked: list[Request], script, limits: Bounds, leaving: dict[int, int], offer: Offer = Offer()
+    asked: list[Request], script, limits: Bounds, leaving: dict[int, int], offer: Offer = Offer(), **options
 ) -> None:
     with ring_folder() as folder:
         drafter = ScriptedDrafter(truth_of(asked), iter(script), modes=offer.modes, tap_folder=folder)
-        await run_offer(asked, script, limits, leaving, offer, drafter)
+        await run_offer(asked, script, limits, leaving, offer, drafter, **options)
         assert not list(folder.iterdir())
     assert drafter.faults == []
 
 
-async def run_offer(asked, script, limits, leaving, offer: Offer, drafter: ScriptedDrafter) -> None:
+async def run_offer(asked, script, limits, leaving, offer: Offer, drafter: ScriptedDrafter, **options) -> None:
     model = ScriptedModel(cache_rows=200)
     hasty = any(kind in ("late", "silent") for kind, _ in script)
     async with system(
@@ -120,6 +120,7 @@ async def run_offer(asked, script, limits, leaving, offer: Offer, drafter: Scrip
         tap_pages=offer.tap_pages,
         page_bytes=offer.page_bytes,
         tap_folder=drafter.tap_folder if offer.ring else None,
+        **options,
     ) as running:
         leave = [leaving.get(index) for index in range(len(asked))]
         answers = await asyncio.gather(

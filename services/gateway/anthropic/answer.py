@@ -77,7 +77,7 @@ class MessagesAnswer:
             sequence = finish.stop_string
         elif finish and finish.HasField("stop_id") and finish.stop_id in request.stop_ids:
             reason, sequence = "stop_sequence", tokenizer.token_text(finish.stop_id)
-        report = as_json(end.report, stats=request.stats, audit=request.audit)
+        report = as_json(end.report, stats=request.stats, audit=request.audit, explain=request.explain)
         return {"stop_reason": reason, "stop_sequence": sequence, "speculation": report}
 
 

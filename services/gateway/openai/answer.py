@@ -88,7 +88,7 @@ class OpenAIAnswer(ABC):
     def _tail(self, end: End, *, usage: bool) -> dict[str, Any]:
         """What is known at the end only."""
         request = self._generation.request
-        report = as_json(end.report, stats=request.stats, audit=request.audit)
+        report = as_json(end.report, stats=request.stats, audit=request.audit, explain=request.explain)
         return ({"usage": _usage(end)} if usage else {}) | {"speculation": report}
 
     def _chunk(self, *choices: dict[str, Any], **more: Any) -> ServerSentEvent:  # noqa: ANN401

@@ -1,8 +1,8 @@
 """Fields that every API has, as clients write them. Types are strict, and null in an optional field means absent."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from services.wire.codec import MODES
@@ -53,6 +53,16 @@ Parts = Annotated[list[Part], BeforeValidator(_parts)]
 """A bare string is one part of text."""
 
 
+class Band(Strict):
+    """Contexts of `from` to `to` - 1 tokens."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    start: int = Field(default=0, alias="from")
+    to: int | None = None
+    modes: list[Text]
+
+
 class Speculation(Strict):
     """Our own object, so an unknown key in it is a mistake."""
 
@@ -63,7 +73,8 @@ class Speculation(Strict):
     strict: bool | None = None
     stats: bool | None = None
     audit: bool | None = None
-    bands: list[Any] | None = None
+    explain: bool | None = None
+    bands: list[Band] | None = None
 
 
 class Body(Strict):

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from services.errors import InvalidRequest, Unsupported
-from services.gateway.request import shown
-from services.gateway.rest.fields import Body, Part, Speculation
+from services.gateway.request import Band, shown
+from services.gateway.rest.fields import Body, Part
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -73,10 +73,10 @@ def bad(field: str, why: str) -> InvalidRequest:
 def common(body: Body, raw: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """What every API says alike, as fields of a GenerationRequest; `names` are those of the others."""
     ours = {"stop_ids": "stop_token_ids"}
-    ours |= {name: f"speculation.{name}" for name in ("mode", "max_draft_tokens", "strict")}
+    ours |= {name: f"speculation.{name}" for name in ("mode", "max_draft_tokens", "strict", "bands")}
     if isinstance(raw.get("speculation"), str):
         ours["mode"] = ours["strict"] = "speculation"
-    speculation = _speculation(body.speculation)
+    speculation = body.speculation
     return {
         **{name: getattr(body, name) for name in SAME},
         "logit_bias": _logit_bias(body.logit_bias or {}),
@@ -87,6 +87,8 @@ def common(body: Body, raw: Mapping[str, Any], names: Mapping[str, str]) -> dict
         "strict": bool(speculation.strict),
         "stats": bool(speculation.stats),
         "audit": bool(speculation.audit),
+        "explain": bool(speculation.explain),
+        "bands": tuple(Band(each.start, each.to, tuple(each.modes)) for each in speculation.bands or ()),
         "names": {**ours, **names},
     }
 
@@ -107,11 +109,6 @@ def _logit_bias(entries: Mapping[str, float]) -> Mapping[int, float]:
         if not re.fullmatch(r"0|[1-9][0-9]{0,18}", key):
             raise bad(f"logit_bias.{key}", "must be named by a token id")
     return {int(key): bias for key, bias in entries.items()}
-
-
-def _speculation(asked: Speculation) -> Speculation:
-    refuse("speculation.bands", asked.bands, ([],))
-    return asked
 
 
 WORDS = {

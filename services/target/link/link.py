@@ -9,7 +9,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -71,7 +71,8 @@ class Patience:
 class DrafterLink:
     """`address` None: there is no drafter. `taps` is what may be fed, `sharing` how it reaches a drafter on this host;
     None: in messages. `dropped` counts, by reason, what was received but not applied, `skipped` asks that brought no
-    draft; of `turns`, `unanswered` had no answer in time. `up` is set while drafters are here."""
+    draft; of `turns`, `unanswered` had no answer in time. The last `draft` asked for sequences `asked`, and was or
+    was not `answered`. `up` is set while drafters are here."""
 
     def __init__(
         self,
@@ -88,6 +89,8 @@ class DrafterLink:
         self.dropped: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()
         self.turns = self.unanswered = 0
+        self.asked: Collection[int] = ()
+        self.answered = False
         self.refusals: Sequence[DrafterRefusal] = ()
         self._address, self._hello, self._patience, self._clock = address, hello, patience, clock
         self._deadline = Deadline(patience.first_s, patience.most_s)
@@ -126,6 +129,7 @@ class DrafterLink:
     async def draft(self, asks: Sequence[DraftAsk]) -> Drafts:
         """Drafts by sequence, for those that have any when the round's drafting time is up."""
         stream = self._stream
+        self.asked, self.answered = (), False
         if stream is None or self._breaker.open or self._still_open(stream):
             self.skipped["away" if stream is None else "resting" if self._breaker.open else "busy"] += len(asks)
             return {}
@@ -136,10 +140,11 @@ class DrafterLink:
         budget_s = self._deadline.seconds
         turn = stream.begin(entries, self._clock(), budget_s)
         self.turns += 1
+        self.asked = {entry.sequence for entry in entries}
         await asyncio.wait([turn.answer], timeout=budget_s)
         if turn.answer.done():
             self._breaker.answered()
-            drafts = turn.answer.result()
+            drafts, self.answered = turn.answer.result(), stream is self._stream
             self.skipped["nothing_proposed" if stream is self._stream else "away"] += len(entries) - len(drafts)
             return drafts
         self.unanswered += 1

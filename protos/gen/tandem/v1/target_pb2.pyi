@@ -273,6 +273,66 @@ class Load(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class DecisionsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class SwitchesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class RestingEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     RUNNING_FIELD_NUMBER: _builtins.int
     WAITING_FIELD_NUMBER: _builtins.int
     FREE_ROWS_FIELD_NUMBER: _builtins.int
@@ -288,6 +348,11 @@ class Load(_message.Message):
     SKIPPED_FIELD_NUMBER: _builtins.int
     DROPPED_FIELD_NUMBER: _builtins.int
     CONTEXTS_FIELD_NUMBER: _builtins.int
+    DECISIONS_FIELD_NUMBER: _builtins.int
+    SWITCHES_FIELD_NUMBER: _builtins.int
+    RESTING_FIELD_NUMBER: _builtins.int
+    PREDICTED_SECONDS_FIELD_NUMBER: _builtins.int
+    MEASURED_SECONDS_FIELD_NUMBER: _builtins.int
     running: _builtins.int
     """Sequences, with the replays of audits."""
     waiting: _builtins.int
@@ -307,6 +372,9 @@ class Load(_message.Message):
     verify_seconds: _builtins.float
     contexts: _builtins.int
     """Sequences for which the drafter holds contexts now."""
+    predicted_seconds: _builtins.float
+    """Rounds whose time was predicted: the sums of what was predicted and of what was measured."""
+    measured_seconds: _builtins.float
     @_builtins.property
     def drafters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DrafterLoad]:
         """Drafters that were used."""
@@ -320,6 +388,16 @@ class Load(_message.Message):
     @_builtins.property
     def dropped(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """What the drafter sent and nobody used, by why: `stale`, `overlong`, `invalid_id`, `unexpected`."""
+
+    @_builtins.property
+    def decisions(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Decisions of the policy, a sequence and round each, by the rule that decided; and switches, by reason."""
+
+    @_builtins.property
+    def switches(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
+    @_builtins.property
+    def resting(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Sequences that rest now though they may draft, by reason."""
 
     def __init__(
         self,
@@ -339,10 +417,15 @@ class Load(_message.Message):
         skipped: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         dropped: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         contexts: _builtins.int = ...,
+        decisions: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        switches: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        resting: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        predicted_seconds: _builtins.float = ...,
+        measured_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_rows", b"cache_rows", "contexts", b"contexts", "draft_seconds", b"draft_seconds", "drafters", b"drafters", "dropped", b"dropped", "free_rows", b"free_rows", "generated", b"generated", "retained_tap_bytes", b"retained_tap_bytes", "rounds", b"rounds", "running", b"running", "skipped", b"skipped", "tap_bytes", b"tap_bytes", "turns", b"turns", "verify_seconds", b"verify_seconds", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_rows", b"cache_rows", "contexts", b"contexts", "decisions", b"decisions", "draft_seconds", b"draft_seconds", "drafters", b"drafters", "dropped", b"dropped", "free_rows", b"free_rows", "generated", b"generated", "measured_seconds", b"measured_seconds", "predicted_seconds", b"predicted_seconds", "resting", b"resting", "retained_tap_bytes", b"retained_tap_bytes", "rounds", b"rounds", "running", b"running", "skipped", b"skipped", "switches", b"switches", "tap_bytes", b"tap_bytes", "turns", b"turns", "verify_seconds", b"verify_seconds", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

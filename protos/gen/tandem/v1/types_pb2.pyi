@@ -359,10 +359,11 @@ class Speculation(_message.Message):
     STATS_FIELD_NUMBER: _builtins.int
     AUDIT_FIELD_NUMBER: _builtins.int
     BANDS_FIELD_NUMBER: _builtins.int
+    EXPLAIN_FIELD_NUMBER: _builtins.int
     mode: Global___SpeculationMode.ValueType
     """UNSPECIFIED is AUTO."""
     max_draft_tokens: _builtins.int
-    """1..15. Absent: the drafter's own default."""
+    """1..15: an upper bound. Absent: the drafter's own."""
     strict: _builtins.bool
     """Refuse with FAILED_PRECONDITION when the explicit mode cannot run, and never rest."""
     stats: _builtins.bool
@@ -371,9 +372,13 @@ class Speculation(_message.Message):
     """Decode the finished sequence a second time, without a drafter, and report whether the tokens are the same. It
     costs what a plain request costs, and the last message waits for it.
     """
+    explain: _builtins.bool
+    """Record what was decided for each round, and say so in the last report."""
     @_builtins.property
     def bands(self) -> _containers.RepeatedCompositeFieldContainer[Global___SpeculationBand]:
-        """Replaces the configured bands of `auto` for this request."""
+        """Replaces the configured bands of `auto` for this request. They ascend without overlap; where none covers the
+        context, the sequence is decoded plainly.
+        """
 
     def __init__(
         self,
@@ -384,10 +389,11 @@ class Speculation(_message.Message):
         stats: _builtins.bool = ...,
         audit: _builtins.bool = ...,
         bands: _abc.Iterable[Global___SpeculationBand] | None = ...,
+        explain: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_draft_tokens", b"_max_draft_tokens", "max_draft_tokens", b"max_draft_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_draft_tokens", b"_max_draft_tokens", "audit", b"audit", "bands", b"bands", "max_draft_tokens", b"max_draft_tokens", "mode", b"mode", "stats", b"stats", "strict", b"strict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_draft_tokens", b"_max_draft_tokens", "audit", b"audit", "bands", b"bands", "explain", b"explain", "max_draft_tokens", b"max_draft_tokens", "mode", b"mode", "stats", b"stats", "strict", b"strict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_draft_tokens: _TypeAlias = _typing.Literal["max_draft_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_draft_tokens: _TypeAlias = _typing.Literal["_max_draft_tokens", b"_max_draft_tokens"]  # noqa: Y015
@@ -510,6 +516,7 @@ class SpeculationReport(_message.Message):
     SWITCHES_FIELD_NUMBER: _builtins.int
     BY_MODE_FIELD_NUMBER: _builtins.int
     AUDIT_FIELD_NUMBER: _builtins.int
+    DECISIONS_FIELD_NUMBER: _builtins.int
     requested: Global___SpeculationMode.ValueType
     resolved: Global___SpeculationMode.ValueType
     """The first choice of the policy for this sequence."""
@@ -540,6 +547,10 @@ class SpeculationReport(_message.Message):
     def audit(self) -> Global___Audit:
         """In the last report of a request that asked for it. Absent there: the replay could not be made."""
 
+    @_builtins.property
+    def decisions(self) -> _containers.RepeatedCompositeFieldContainer[Global___RoundDecision]:
+        """In the last report of a request that asked to explain: its latest rounds, at most 4096, choice after choice."""
+
     def __init__(
         self,
         *,
@@ -558,14 +569,66 @@ class SpeculationReport(_message.Message):
         switches: _abc.Iterable[Global___SpeculationSwitch] | None = ...,
         by_mode: _abc.Iterable[Global___ModeStatistics] | None = ...,
         audit: Global___Audit | None = ...,
+        decisions: _abc.Iterable[Global___RoundDecision] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["audit", b"audit", "by_origin", b"by_origin"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "audit", b"audit", "by_mode", b"by_mode", "by_origin", b"by_origin", "drafted", b"drafted", "exact", b"exact", "fingerprint", b"fingerprint", "inexact_reason", b"inexact_reason", "reason", b"reason", "requested", b"requested", "resolved", b"resolved", "rounds", b"rounds", "seed", b"seed", "strict", b"strict", "switches", b"switches"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "audit", b"audit", "by_mode", b"by_mode", "by_origin", b"by_origin", "decisions", b"decisions", "drafted", b"drafted", "exact", b"exact", "fingerprint", b"fingerprint", "inexact_reason", b"inexact_reason", "reason", b"reason", "requested", b"requested", "resolved", b"resolved", "rounds", b"rounds", "seed", b"seed", "strict", b"strict", "switches", b"switches"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SpeculationReport: _TypeAlias = SpeculationReport  # noqa: Y015
+
+@_typing.final
+class RoundDecision(_message.Message):
+    """What was decided for one round of a sequence, and what came of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AT_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    BECAUSE_FIELD_NUMBER: _builtins.int
+    ASKED_FIELD_NUMBER: _builtins.int
+    DRAFTED_FIELD_NUMBER: _builtins.int
+    ACCEPTED_FIELD_NUMBER: _builtins.int
+    PREDICTED_SECONDS_FIELD_NUMBER: _builtins.int
+    MEASURED_SECONDS_FIELD_NUMBER: _builtins.int
+    SEQUENCES_FIELD_NUMBER: _builtins.int
+    at: _builtins.int
+    """Tokens generated before the round."""
+    mode: Global___SpeculationMode.ValueType
+    because: _builtins.str
+    """The rule that decided: `asked`, `speed`, `calibrate`, `probe`, `refresh`, or a reason of the report in short form."""
+    asked: _builtins.int
+    """Drafts that were asked for, that came and were verified, and that were kept."""
+    drafted: _builtins.int
+    accepted: _builtins.int
+    predicted_seconds: _builtins.float
+    """Of the whole round, which so many sequences shared. Absent: nothing had been measured yet."""
+    measured_seconds: _builtins.float
+    sequences: _builtins.int
+    def __init__(
+        self,
+        *,
+        at: _builtins.int = ...,
+        mode: Global___SpeculationMode.ValueType = ...,
+        because: _builtins.str = ...,
+        asked: _builtins.int = ...,
+        drafted: _builtins.int = ...,
+        accepted: _builtins.int = ...,
+        predicted_seconds: _builtins.float | None = ...,
+        measured_seconds: _builtins.float = ...,
+        sequences: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_predicted_seconds", b"_predicted_seconds", "predicted_seconds", b"predicted_seconds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_predicted_seconds", b"_predicted_seconds", "accepted", b"accepted", "asked", b"asked", "at", b"at", "because", b"because", "drafted", b"drafted", "measured_seconds", b"measured_seconds", "mode", b"mode", "predicted_seconds", b"predicted_seconds", "sequences", b"sequences"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__predicted_seconds: _TypeAlias = _typing.Literal["predicted_seconds"]  # noqa: Y015
+    _WhichOneofArgType__predicted_seconds: _TypeAlias = _typing.Literal["_predicted_seconds", b"_predicted_seconds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__predicted_seconds) -> _WhichOneofReturnType__predicted_seconds | None: ...
+
+Global___RoundDecision: _TypeAlias = RoundDecision  # noqa: Y015
 
 @_typing.final
 class Audit(_message.Message):

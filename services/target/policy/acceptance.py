@@ -1,0 +1,139 @@
+"""How likely each further draft is kept: by drafter and position, for all sequences and for one.
+
+A sequence starts from what its drafter came to elsewhere, and soon speaks for itself. Counts fade, for texts change.
+That a drafter has nothing to say is counted apart: it costs next to nothing, and tells nothing of what it does say.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+POSITIONS = 15
+HOPE = 0.8
+"""What a drafter that was never heard is believed to do at each position: much, so that it is tried."""
+
+DOUBT = 6.0
+"""Drafts of all sequences that count as much as that hope."""
+
+TRUST = 12.0
+"""Drafts of a sequence's own that count as much as what is known from others."""
+
+SURE = 4.0
+"""Misses that are put down to chance."""
+
+RELAX = 0.98
+"""What is left, after each round that does not use a drafter, of what its drafts came to: luck may have been bad."""
+
+RECENT, FAR, FORGET = 0.9, 2.5, 0.15
+"""Surprises fade by the first; where their sum is off by so many standard deviations, all but the last is forgotten."""
+
+NEGLIGIBLE = 0.01
+"""Drafts that are kept less often than this are not thought of."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts that fade by `fade` with each round: of `tried[i]` drafts i whose forerunners were all kept `won[i]` were
+    kept too. They are stored in units of `weight`, which grows, so that adding touches only what it adds to."""
+
+    fade: float
+    tried: list[float] = field(default_factory=lambda: [0.0] * POSITIONS)
+    won: list[float] = field(default_factory=lambda: [0.0] * POSITIONS)
+    weight: float = 1.0
+
+    def add(self, asked: int, accepted: int) -> None:
+        """A draft that was asked for and is missing behind others was not kept."""
+        self.weight /= self.fade
+        for i in range(min(accepted + 1, asked)):
+            self.tried[i] += self.weight
+        for i in range(accepted):
+            self.won[i] += self.weight
+        if self.weight > 1e12:
+            self.tried = [each / self.weight for each in self.tried]
+            self.won = [each / self.weight for each in self.won]
+            self.weight = 1.0
+
+
+class Prior:
+    """One drafter over all sequences: what a new one may expect. `rates` by position and `speaks`, the probability that
+    drafts come at all, are those of the last `refresh`."""
+
+    def __init__(self) -> None:
+        self.rates: Sequence[float] = [HOPE] * POSITIONS
+        self.speaks = 1.0
+        self.tries = 0
+        self._drafts, self._came = Tally(fade=0.998), Tally(fade=0.998)
+
+    def add(self, asked: int, drafted: int, accepted: int) -> None:
+        self.tries += 1
+        self._came.add(1, int(drafted > 0))
+        if drafted:
+            self._drafts.add(asked, accepted)
+
+    def refresh(self) -> None:
+        """Far positions, seldom reached, lean on the ones before them."""
+        tally, before, rates = self._drafts, HOPE, []
+        for tried, won in zip(tally.tried, tally.won, strict=True):
+            before = (won + DOUBT * before * tally.weight) / (tried + DOUBT * tally.weight)
+            rates.append(before)
+        self.rates = rates
+        came = self._came
+        self.speaks = (came.won[0] + 2 * came.weight) / (came.tried[0] + 2 * came.weight)
+
+
+class Acceptance:
+    """One drafter for one sequence. `drafted` and `accepted` drafts in all."""
+
+    def __init__(self, prior: Prior) -> None:
+        self.drafted = self.accepted = 0
+        self._prior = prior
+        self._drafts, self._came = Tally(fade=0.985), Tally(fade=0.99)
+        self._missed = self._expected = 0.0
+        self._hoped: Sequence[float] = ()
+        self._drift, self._spread = 0.0, 1.0
+
+    def record(self, asked: int, drafted: int, accepted: int) -> None:
+        self.drafted, self.accepted = self.drafted + drafted, self.accepted + accepted
+        self._prior.add(asked, drafted, accepted)
+        self._came.add(1, int(drafted > 0))
+        if drafted:
+            self._notice(accepted - sum(self._hoped[:asked]) / self.speaks)
+            self._drafts.add(asked, accepted)
+            tried = min(accepted + 1, asked)
+            fade = self._drafts.fade
+            self._missed = fade * self._missed + (tried > accepted)
+            self._expected = fade * self._expected + tried - sum(self._prior.rates[:tried])
+
+    def _notice(self, surprise: float) -> None:
+        """The text became another when what is kept is off by far more than by chance, several rounds together."""
+        self._spread = 0.95 * self._spread + 0.05 * surprise * surprise
+        self._drift = RECENT * self._drift + surprise
+        if self._drift * self._drift > FAR * FAR * self._spread / (1 - RECENT * RECENT):
+            self._drafts.weight /= FORGET
+            self._missed, self._expected, self._drift = FORGET * self._missed, FORGET * self._expected, 0.0
+
+    def relax(self) -> None:
+        """It was not used in a round."""
+        for tally in (self._drafts, self._came):
+            tally.weight /= RELAX
+        self._missed, self._expected = RELAX * self._missed, RELAX * self._expected
+
+    @property
+    def speaks(self) -> float:
+        """The probability that drafts come."""
+        came = self._came
+        return (came.won[0] / came.weight + 10 * self._prior.speaks) / (came.tried[0] / came.weight + 10)
+
+    def survival(self, most: int) -> Sequence[float]:
+        """Element i of at most `most`: the probability that drafts come, and draft i and all before it are kept."""
+        # A sequence that misses more than expected where it was tried will do so where it was not.
+        harder = (self._missed + SURE) / (self._expected + SURE)
+        tally, alive = self._drafts, self.speaks
+        survival: list[float] = []
+        trust = TRUST * tally.weight
+        for tried, won, rate in zip(tally.tried[:most], tally.won, self._prior.rates, strict=False):
+            alive *= (won + trust * max(1 - (1 - rate) * harder, 0.0)) / (tried + trust)
+            if alive < NEGLIGIBLE and survival:
+                break
+            survival.append(alive)
+        self._hoped = survival
+        return survival

@@ -1,0 +1,129 @@
+"""Chooses drafters and draft lengths of all sequences together, so that the batch keeps the most tokens a second.
+
+Everything it goes by is measured: what a forward takes by its rows, what each drafter takes, how many drafts are kept.
+What it does not know it hopes for, tries, and pays for out of each request's small budget.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tandem.v1.drafter_pb2 import DrafterDescription
+
+from services.target.policy.acceptance import Prior
+from services.target.policy.budget import Budget
+from services.target.policy.case import Case, Chosen
+from services.target.policy.choosing import choose
+from services.target.policy.decision import Decision, Plan, Seen, View
+from services.target.policy.resolve import eligible, limit, resolve
+from services.target.policy.rules import PolicyRules
+from services.target.policy.steered import Steered
+from services.target.policy.timings import Timings
+from services.target.policy.tries import Tries
+
+Drafters = Mapping[str, DrafterDescription]
+
+PASSING = ("calibrate", "probe", "refresh")
+"""Done for one round, to learn something."""
+
+KNOWN = 8
+"""Tries of a drafter, by any sequence, after which one more that brings nothing makes the next wait longer."""
+
+ROUNDS_PER_PLAN = 4
+"""Sequences for which a plan is good for one round more."""
+
+
+class Controller:
+    """Touched between rounds only: `decide`, then `record` what came of it. Deterministic in what it is told."""
+
+    def __init__(self, rules: PolicyRules) -> None:
+        self._rules = rules
+        self._timings = Timings()
+        self._priors: dict[str, Prior] = {}
+        self._states: dict[int, Steered] = {}
+        self._chosen: Chosen | None = None
+        self._plan = Plan({})
+        self._planned_for: object = None
+        self._good_for = 0
+        self._cases: Sequence[Case] = ()
+
+    def forget(self, key: int) -> None:
+        """A sequence ended."""
+        self._states.pop(key, None)
+
+    def resting(self) -> Sequence[str]:
+        """Why sequences rest that may draft: a reason for each."""
+        return [state.reason for state in self._states.values() if state.reason is not None]
+
+    def decide(self, views: Sequence[View], drafters: Drafters) -> Plan:
+        """The coming round. The more sequences, the less one more round tells, and the longer a plan is good."""
+        planned_for = (tuple((view.key, view.decoding, *view.hindrances) for view in views), tuple(drafters))
+        if planned_for == self._planned_for and self._good_for > 0:
+            self._good_for -= 1
+            return self._plan
+        self._plan, self._planned_for = self._new_plan(views, drafters), planned_for
+        settled = self._chosen is not None and self._chosen.trial_rate is None
+        self._good_for = len(views) // ROUNDS_PER_PLAN if settled else 0
+        return self._plan
+
+    def _new_plan(self, views: Sequence[View], drafters: Drafters) -> Plan:
+        for mode in drafters:
+            self._priors.setdefault(mode, Prior()).refresh()
+        self._cases = [self._case(view, drafters) for view in views if view.decoding]
+        self._chosen = chosen = choose(self._cases, self._timings, self._priors, self._rules)
+        decisions = {}
+        for view in views:
+            if not view.decoding:
+                decisions[view.key] = resolve(view, self._state(view).band, drafters, {})
+        for index, case in enumerate(self._cases):
+            speeds = chosen.speeds(index, case) if chosen else {}
+            decision = resolve(case.view, case.state.band, drafters, speeds)
+            because = chosen.because[index] if chosen else "speed"
+            decisions[case.view.key] = self._noted(case.state, decision, because)
+        if chosen is None:
+            return Plan(decisions)
+        return Plan(decisions, chosen.allotment.seconds or None, chosen.allotment.tokens)
+
+    def record(self, seen: Seen) -> None:
+        """What came of the round that was decided last."""
+        trial_rate = self._chosen.trial_rate if self._chosen and not seen.mixed else None
+        lost_s = 0.0
+        if trial_rate is not None:
+            lost_s = seen.seconds - sum(each.kept for each in seen.outcomes) / trial_rate
+        self._timings.record(seen)
+        for outcome in seen.outcomes:
+            state = self._states.get(outcome.key)
+            if state is None:
+                continue
+            state.budget.spend(seen.seconds, lost_s)
+            if outcome.asked and seen.answered:
+                state.of(outcome.mode, self._priors).record(outcome.asked, outcome.drafted, outcome.accepted)
+            for mode, tries in state.tries.items():
+                if mode != outcome.mode or not outcome.asked:
+                    tries.waited += 1
+                    if mode in state.acceptance:
+                        state.acceptance[mode].relax()
+                elif mode == state.mode:
+                    tries.used(self._rules.gate)
+                else:
+                    tries.tried(self._rules.gate, known=self._priors[mode].tries >= KNOWN)
+
+    def _case(self, view: View, drafters: Drafters) -> Case:
+        state = self._state(view)
+        able = eligible(view, state.placed(view, self._rules), drafters).modes
+        for mode in able:
+            state.tries.setdefault(mode, Tries(self._rules.gate.first))
+        most = {mode: min(limit(view.speculation, drafters[mode]), view.remaining - 1) for mode in able}
+        return Case(view, state, most)
+
+    def _state(self, view: View) -> Steered:
+        if view.key not in self._states:
+            state = self._states[view.key] = Steered(Budget(self._rules.probe_share))
+            state.placed(view, self._rules)
+        return self._states[view.key]
+
+    def _noted(self, state: Steered, decision: Decision, because: str) -> Decision:
+        """The decision: for once only, or what the sequence uses from now on."""
+        if because in PASSING and decision.because in (because, "gate"):
+            return replace(decision, because=because, passing=decision.mode != state.mode)
+        state.mode, state.reason = decision.mode, decision.reason
+        return decision

@@ -1,0 +1,25 @@
+"""A policy that always drafts, with what resolution alone gives: for tests of everything but the policy."""
+
+from services.target.policy.bands import DEFAULT_BANDS, place
+from services.target.policy.decision import Plan
+from services.target.policy.resolve import resolve
+
+
+class Always:
+    """As long as asked for, or as long as the drafter usually does."""
+
+    def decide(self, views, drafters) -> Plan:
+        return Plan({view.key: resolve(view, self._band(view), drafters, {}) for view in views})
+
+    def record(self, seen) -> None:
+        pass
+
+    def forget(self, key) -> None:
+        pass
+
+    def resting(self):
+        return ()
+
+    def _band(self, view):
+        bands = DEFAULT_BANDS if view.speculation.bands is None else view.speculation.bands
+        return place(bands, view.context, None, 0)
