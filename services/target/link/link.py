@@ -203,7 +203,7 @@ class DrafterLink:
                 hello = Hello(ring=ring)
                 hello.MergeFrom(self._hello)
                 outgoing.put_nowait(DraftRequest(hello=hello))
-                welcome = await self._welcome(call)
+                welcome = usable(await self._welcome(call), self._hello.layers)
             stream = Stream(welcome, outgoing, self._hello.vocab_size, self.dropped, self.taps)
             self._begin(stream, welcome)
             while isinstance(response := await call.read(), DraftResponse):
@@ -242,6 +242,22 @@ class DrafterLink:
         self._stream = self._call = None
         self.refusals = ()
         self.up.clear()
+
+
+def usable(welcome: Welcome, layers: int) -> Welcome:
+    """`welcome` with refusals in the place of drafters that need layers that the model does not have. A drafter should
+    refuse itself; where it does not, its needs must not become a step that fails."""
+    fit = Welcome()
+    fit.CopyFrom(welcome)
+    del fit.drafters[:]
+    for each in welcome.drafters:
+        deepest = max(each.tap_layers, default=0)
+        if deepest < layers:
+            fit.drafters.append(each)
+        else:
+            reason = f"it needs what layer {deepest} computes; the model has layers 0 to {layers - 1}"
+            fit.refusals.add(mode=each.mode, name=each.name, reason=reason)
+    return fit
 
 
 async def _write(call: "Call", outgoing: asyncio.Queue[DraftRequest]) -> None:
