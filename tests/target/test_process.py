@@ -13,7 +13,8 @@ from tandem.v1.target_pb2_grpc import TargetServiceStub
 from tandem.v1.types_pb2 import Sampling, Stopping
 
 from services.config.settings import TargetSettings
-from services.errors import TandemError, Unavailable
+from services.engine.engine import Engine
+from services.errors import BadCheckpoint, TandemError, Unavailable
 from services.target import process
 from services.target.process import load
 from services.wire.clients import target_channel
@@ -73,6 +74,19 @@ def call() -> pb.TargetServiceGenerateRequest:
     return pb.TargetServiceGenerateRequest(
         prompt_ids=[3, 1, 4], max_tokens=TOKENS, sampling=sampling, stopping=stopping
     )
+
+
+@pytest.mark.anyio
+async def test_that_a_model_has_no_chat_template_is_said_before_it_is_loaded(tmp_path, caplog, monkeypatch):
+    def check(folder):
+        raise BadCheckpoint("far enough")
+
+    for name, content in files().files.items():
+        (tmp_path / name).write_bytes(content)
+    monkeypatch.setattr(Engine, "check", check)
+    with pytest.raises(BadCheckpoint, match="far enough"):
+        await process.run(TargetSettings(model=tmp_path))
+    assert f"{tmp_path} has no chat template; chats will be refused" in caplog.messages
 
 
 @pytest.mark.anyio
