@@ -50,6 +50,7 @@ def ask(running: Tandem, prompt: str, combination: dict) -> list[int]:
         temperature=temperature,
         top_p=0.95 if temperature else None,
         seed=11,
+        strict=draft > 0,
     )
     if combination["face"] == "grpc":
         return running.ask(request).ids
@@ -62,7 +63,7 @@ def ask(running: Tandem, prompt: str, combination: dict) -> list[int]:
         "seed": 11,
         "stream": combination["face"] == "sse",
         "return_token_ids": True,
-        "speculation": {"mode": "ngram", "max_draft_tokens": draft} if draft else "none",
+        "speculation": {"mode": "ngram", "max_draft_tokens": draft, "strict": True} if draft else "none",
     }
     post = urllib.request.Request(
         f"{running.url}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}

@@ -123,11 +123,14 @@ def chat(
     temperature: float = 0.0,
     top_p: float | None = None,
     seed: int = 1,
+    strict: bool = False,
 ) -> pb.GenerateRequest:
-    """One user message."""
+    """One user message. `strict`: the policy may not let the mode rest."""
     return pb.GenerateRequest(
         chat=pb.Chat(messages=[pb.ChatMessage(role="user", content=content)]),
         max_tokens=max_tokens,
         sampling=types_pb2.Sampling(temperature=temperature, top_p=top_p, seed=seed),
-        speculation=types_pb2.Speculation(mode=MODES.value(mode), max_draft_tokens=max_draft_tokens, stats=True),
+        speculation=types_pb2.Speculation(
+            mode=MODES.value(mode), max_draft_tokens=max_draft_tokens, strict=strict, stats=True
+        ),
     )

@@ -57,7 +57,7 @@ def test_grpc_streams_the_same_answer(served: Tandem) -> None:
 
 
 def test_drafts_are_accepted_on_text_that_repeats(served: Tandem) -> None:
-    answer = served.ask(chat("Write the word hello thirty times.", 64))
+    answer = served.ask(chat("Write the word hello thirty times.", 64, strict=True))
     assert answer.report.accepted > 10
     assert answer.rounds < len(answer.ids)
 

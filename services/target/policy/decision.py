@@ -5,19 +5,13 @@ from dataclasses import dataclass, field
 
 from services.target.request import Speculation
 
-BECAUSE = (
-    "asked", "speed", "gate", "acceptance", "load", "calibrate", "probe", "refresh",
-    "drafter_not_loaded", "context", "catching_up", "memory",
-)  # fmt: skip
-"""Why a round is run as it is: the rule that had the last word."""
-
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     """`mode` runs; `reason` says why it is not what was asked for; `max_draft_tokens` is 0 exactly for `none`.
 
-    `because` is the rule that decided. `passing`: for this round only, to measure something; it is no switch.
-    `eligible`: what could have drafted."""
+    `because` is the rule that decided: `asked`, `speed`, `calibrate`, `probe`, `refresh`, or a reason. `passing`: for
+    this round only, to measure something; it is no switch. `eligible`: what could have drafted."""
 
     mode: str
     reason: str | None = None
