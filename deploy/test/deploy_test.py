@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+import anthropic
 import grpc
 import openai
 from images import ROLES, build, docker, inside, make_base, remove_images
@@ -97,9 +98,8 @@ def run(stack: Stack) -> None:
     assert answer.ids == plain
     assert answer.accepted > 0
     say(f"gRPC: {len(plain)} tokens, the same with and without drafts; {answer.accepted} drafts were accepted")
-    through_curl, through_sdk = curl(stack), sdk(stack)
-    assert through_curl == through_sdk == answer.text
-    say("curl and the openai package stream the same text")
+    assert curl(stack) == through_openai(stack) == through_anthropic(stack) == answer.text
+    say("curl and the openai and anthropic packages stream the same text")
 
     plain = ask(stack, "none", LONG).ids
     seen = threading.Event()
@@ -182,12 +182,22 @@ def curl(stack: Stack) -> str:
     return "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
 
 
-def sdk(stack: Stack) -> str:
+def through_openai(stack: Stack) -> str:
     http = openai.DefaultHttpxClient(trust_env=False)
     with openai.OpenAI(base_url=f"http://127.0.0.1:{stack.port}/v1", api_key="none", http_client=http) as client:
         ours = {"speculation": "ngram", "ignore_eos": True}
         stream = client.chat.completions.create(**body(), extra_body=ours)
         return "".join(choice.delta.content or "" for chunk in stream for choice in chunk.choices)
+
+
+def through_anthropic(stack: Stack) -> str:
+    http = anthropic.DefaultHttpxClient(trust_env=False)
+    address = f"http://127.0.0.1:{stack.port}"
+    with anthropic.Anthropic(base_url=address, api_key="none", http_client=http) as client:
+        known = {"model": SMOLLM2.name, "messages": MESSAGES, "max_tokens": TOKENS}
+        ours = {"temperature": 0, "seed": 1, "speculation": "ngram", "ignore_eos": True}
+        with client.messages.stream(**known, extra_body=ours) as stream:
+            return "".join(stream.text_stream)
 
 
 if __name__ == "__main__":
