@@ -11,6 +11,7 @@ from typing import Any
 from bench.machine import Use, doubts, facts
 from bench.pairs import Interval
 from services.config.cpus import cpu_quota
+from services.config.folders import cache_root
 from services.shipped.prepare import prepare
 
 REPEATS = 7
@@ -53,7 +54,7 @@ def main(name: str, about: str | None, measure: Callable[[Options], Result]) -> 
         repeats=given.repeats or (2 if given.quick else REPEATS),
         quick=given.quick,
         threads=given.threads or cpu_quota() or os.cpu_count() or 1,
-        model=given.model or prepare(),
+        model=given.model or prepare(cache=cache_root()),
     )
     load, begin = os.getloadavg()[0], Use.now()
     result = measure(options)
