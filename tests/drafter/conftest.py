@@ -7,6 +7,7 @@ import pytest
 from services.drafter.drafting import Drafting
 from services.drafter.interface import Description, Draft, Feed, Opening
 from services.drafter.messages import Close, Hello, Open, SequenceFeed, Turn, TurnSequence
+from services.errors import BadCheckpoint
 
 HELLO = Hello(vocab_size=1000, hidden_size=4, weights_fingerprint="w", layers=8, dtype="bf16")
 
@@ -129,3 +130,25 @@ def streaming():
                     await stream.responses.aclose()
 
     return start
+
+
+@pytest.fixture
+def target(tmp_path):
+    """What drafters borrow of a small random target."""
+    from tests.drafter import dflash_oracle
+
+    return dflash_oracle.borrow(dflash_oracle.write_target(tmp_path / "target", dflash_oracle.tiny(1)))
+
+
+@pytest.fixture
+def refused(tmp_path, target):
+    """Loading the folder fails, and what it says names the folder, the mode and `words`."""
+    from services.drafter.dflash import DFlashDrafter
+
+    def check(*words, mode="dflash"):
+        with pytest.raises(BadCheckpoint) as refusal:
+            DFlashDrafter.load(mode, tmp_path / "drafter", target, draws="argmax")
+        for word in (f"drafter.{mode}", str(tmp_path / "drafter"), *words):
+            assert str(word) in str(refusal.value)
+
+    return check

@@ -1,7 +1,6 @@
 import json
 
 import pytest
-import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from services.training import recipes
@@ -45,27 +44,6 @@ def _alphabet():
 @pytest.fixture(scope="session")
 def form():
     return DFlashForm(layers=2, block_size=5, mask_id=99, taps=(1, 2, 4), rank=6, candidates=4, conv_group=16)
-
-
-@pytest.fixture(scope="session")
-def noisy():
-    """Give every parameter noise, so that none can be forgotten unnoticed."""
-
-    def noise(model, seed=3):
-        dice = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                values = torch.randn(parameter.shape, generator=dice)
-                if "norm" in name:
-                    values = 1 + 0.3 * values
-                elif "base_kernel" in name or "bias" in name:
-                    values = 0.5 * values
-                elif "codebook" not in name:
-                    values = values * (0.5 if "kernel_projection" in name else 1.5) / parameter.shape[-1] ** 0.5
-                parameter.copy_(values)
-        return model
-
-    return noise
 
 
 @pytest.fixture(scope="session")

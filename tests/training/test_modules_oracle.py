@@ -18,6 +18,7 @@ from services.drafter.models.mtp import MtpModel, Rows
 from services.engine.weights.checkpoint import Checkpoint
 from services.engine.weights.config import Keys
 from services.training import recipes
+from tests.drafter.dflash_oracle import noise
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 VOCABULARY, HIDDEN, TAPS = 101, 64, 3
@@ -30,10 +31,10 @@ def random(*shape, seed=0):
 
 
 @pytest.fixture(params=KINDS)
-def made(request, target, form, noisy, exported, tmp_path):
+def made(request, target, form, exported, tmp_path):
     """A module, its folder, and what kind it is."""
     model, config = recipes.dflash(Keys.read(target / "config.json"), request.param, form)
-    return noisy(model), exported(tmp_path, model, config), request.param
+    return noise(model, 3), exported(tmp_path, model, config), request.param
 
 
 def blocks(borrowed, anchors, form):
@@ -94,11 +95,11 @@ def test_oracle_the_package_that_published_the_format_loads_it_and_gives_the_sam
 
 
 @pytest.fixture(params=["llama", "qwen3"])
-def module(request, target, noisy, exported, tmp_path):
+def module(request, target, exported, tmp_path):
     """A module with the target's sizes in the form of a family, and its folder."""
     (tmp_path / "as.json").write_text((target / "config.json").read_text().replace('"llama"', f'"{request.param}"'))
     model, config = recipes.mtp(Keys.read(tmp_path / "as.json"))
-    return noisy(model), exported(tmp_path / "mtp", model, config)
+    return noise(model, 3), exported(tmp_path / "mtp", model, config)
 
 
 @torch.no_grad()
