@@ -1,11 +1,9 @@
 """All modes side by side in one batch, on the real model and through all programs: each gives what `none` gives."""
 
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import grpc
 import pytest
 
 from services.wire.codec import MODES
@@ -77,16 +75,6 @@ def test_a_drafter_that_is_killed_changes_nothing_and_drafts_again_when_it_is_ba
         assert all(event.wait(60) for event in seen)
         running.kill("drafter")
         assert [each.result().ids for each in asked] == [plain] * len(modes)
-    deadline = time.monotonic() + 60
     for mode in modes:
-        while not drafts(running, mode):
-            assert time.monotonic() < deadline, f"{mode} drafts after the restart"
-
-
-def drafts(running: Tandem, mode: str) -> bool:
-    try:
-        return ask(running, PROMPTS[1], 0.0, mode).report.drafted > 0
-    except grpc.RpcError as error:
-        if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
-            raise
-        return False  # it is not back yet
+        again = chat(PROMPTS[1], TOKENS, mode=mode, seed=7, strict=True)
+        assert running.ask_until_drafted(again).ids == plain[:TOKENS]

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -62,6 +63,20 @@ class Tandem:
                 if seen is not None and answer.rounds >= after:
                     seen.set()
         return answer
+
+    def ask_until_drafted(self, request: pb.GenerateRequest, *, within_s: float = 60) -> Answer:
+        """Ask a strict request, whose drafter was away, until it is drafted for again."""
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            try:
+                answer = self.ask(request)
+            except grpc.RpcError as error:
+                if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
+                    raise
+                continue  # the drafter is not back yet
+            if answer.report.drafted:
+                return answer
+        raise AssertionError("it was never drafted for again")
 
     def child(self, role: str) -> int:
         """The process id of one of the three programs, now."""

@@ -24,15 +24,15 @@ def test_a_killed_drafter_costs_nothing_but_time(embedded_model) -> None:
         plain = list(pool.map(lambda prompt: running.ask(chat(prompt, TOKENS, mode="none")).ids, PROMPTS))
         seen = [threading.Event() for _ in PROMPTS]
         asked = [
-            pool.submit(running.ask, chat(prompt, TOKENS), seen=event)
+            pool.submit(running.ask, chat(prompt, TOKENS, strict=True), seen=event)
             for prompt, event in zip(PROMPTS, seen, strict=True)
         ]
         for event in seen:
             assert event.wait(60)
         killed = running.kill("drafter")
         assert [each.result().ids for each in asked] == plain
-        again = (running.ask(chat(PROMPTS[0], TOKENS)) for _ in range(200))
-        assert any(answer.report.accepted > 0 for answer in again), "drafts are accepted after the restart"
+        repeating = chat("Write the word hello thirty times.", 64, strict=True)
+        assert running.ask_until_drafted(repeating).report.accepted > 0
         assert running.child("drafter") != killed
 
 

@@ -14,6 +14,7 @@ from services.training.batch import Batch, Batches, anchors, generator
 from services.training.evaluate import Sample
 from services.training.frozen import Frozen, most_frequent
 from services.training.losses import DFlashLoss, MtpLoss
+from tests.drafter.dflash_oracle import noise
 
 VOCABULARY, HIDDEN = 101, 64
 
@@ -46,8 +47,8 @@ def row_loss(frozen, state_H, teacher_H, id, distil):
 
 
 @pytest.mark.parametrize("distil", [0.0, 0.3])
-def test_oracle_the_loss_of_a_module_is_the_weighted_mean_over_answers_and_passes(target, noisy, frozen, distil):
-    model = noisy(recipes.mtp(Keys.read(target / "config.json"))[0])
+def test_oracle_the_loss_of_a_module_is_the_weighted_mean_over_answers_and_passes(target, frozen, distil):
+    model = noise(recipes.mtp(Keys.read(target / "config.json"))[0])
     given = batch(1)
     measured = MtpLoss(passes=3, decay=0.5, distil=distil)(model, frozen, given, generator(0, 0))
     total = weight = 0.0
@@ -71,8 +72,8 @@ def test_oracle_the_loss_of_a_module_is_the_weighted_mean_over_answers_and_passe
 
 @pytest.mark.parametrize("distil", [0.0, 0.3])
 @pytest.mark.parametrize("kind", ["dflash", "dflash2"])
-def test_oracle_the_loss_of_blocks_is_the_weighted_mean_over_their_drafts(target, form, noisy, frozen, kind, distil):
-    model = noisy(recipes.dflash(Keys.read(target / "config.json"), kind, form)[0])
+def test_oracle_the_loss_of_blocks_is_the_weighted_mean_over_their_drafts(target, form, frozen, kind, distil):
+    model = noise(recipes.dflash(Keys.read(target / "config.json"), kind, form)[0])
     given = batch(len(form.taps) + 1)
     loss = DFlashLoss(blocks=5, block_size=form.block_size, mask_id=form.mask_id, gamma=2.0, distil=distil)
     measured = loss(model, frozen, given, generator(0, 7))
