@@ -23,6 +23,9 @@ SURE = 4.0
 RELAX = 0.98
 """What is left, after each round that does not use a drafter, of what its drafts came to: luck may have been bad."""
 
+RELAX_ALL = 0.999
+"""The same of what its drafts came to for all sequences: a drafter that nobody uses is hoped for again one day."""
+
 RECENT, FAR, FORGET = 0.9, 2.5, 0.15
 """Surprises fade by the first; where their sum is off by so many standard deviations, all but the last is forgotten."""
 
@@ -68,6 +71,11 @@ class Prior:
         self._came.add(1, int(drafted > 0))
         if drafted:
             self._drafts.add(asked, accepted)
+
+    def relax(self) -> None:
+        """No sequence used it in a round."""
+        for tally in (self._drafts, self._came):
+            tally.weight /= RELAX_ALL
 
     def refresh(self) -> None:
         """Far positions, seldom reached, lean on the ones before them."""

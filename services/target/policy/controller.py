@@ -66,6 +66,9 @@ class Controller:
         return self._plan
 
     def _new_plan(self, views: Sequence[View], drafters: Drafters) -> Plan:
+        for mode in [mode for mode in self._priors if mode not in drafters]:
+            del self._priors[mode]
+            self._timings.forget(mode)
         for mode in drafters:
             self._priors.setdefault(mode, Prior()).refresh()
         self._cases = [self._case(view, drafters) for view in views if view.decoding]
@@ -90,6 +93,10 @@ class Controller:
         if trial_rate is not None:
             lost_s = seen.seconds - sum(each.kept for each in seen.outcomes) / trial_rate
         self._timings.record(seen)
+        used = {outcome.mode for outcome in seen.outcomes if outcome.asked}
+        for mode, prior in self._priors.items():
+            if mode not in used:
+                prior.relax()
         for outcome in seen.outcomes:
             state = self._states.get(outcome.key)
             if state is None:

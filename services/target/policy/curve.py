@@ -12,14 +12,16 @@ GUESSED_SLOPE = 0.02
 
 @dataclass(slots=True)
 class Point:
-    """`samples` 1: the first is kernel-cold and only stands in until the second."""
+    """`expired`: what is known only stands in until the next sample, as the first does, which is kernel-cold."""
 
     seconds: float
     samples: int = 1
+    expired: bool = True
 
     def add(self, seconds: float) -> None:
-        self.seconds = seconds if self.samples == 1 else KEEP * self.seconds + TAKE * seconds
+        self.seconds = seconds if self.expired else KEEP * self.seconds + TAKE * seconds
         self.samples += 1
+        self.expired = False
 
 
 class Curve:
@@ -76,8 +78,19 @@ class Curve:
         new._xs, new._points = self._xs.copy(), [Point(point.seconds) for point in self._points]
         return new
 
+    def outdate(self, x: int, seconds: float) -> None:
+        """`x` takes `seconds`, so less does not take longer."""
+        for point in self._points[: bisect_left(self._xs, x)]:
+            if point.seconds > seconds:
+                point.seconds, point.expired = seconds, True
+
+    def expire(self) -> None:
+        """All was measured long ago."""
+        for point in self._points:
+            point.expired = True
+
     def scale(self, factor: float) -> None:
         """The clock changed: so did every time, and the next sample of each says by how much exactly."""
         for point in self._points:
             point.seconds *= factor
-            point.samples = 1
+            point.samples, point.expired = 1, True

@@ -4,6 +4,7 @@ One table for all sequences. Clocks change: when everything takes longer or shor
 all that is known is scaled at once, so that what is compared stays comparable.
 """
 
+from collections.abc import Collection
 from statistics import median
 
 from services.target.policy.curve import Curve
@@ -16,6 +17,14 @@ CALIBRATION = 4
 """Rounds that are given, at the very first, to measuring what plain decoding takes."""
 
 
+CHEAPER = 0.9995
+"""What a drafter is believed to take, against the round before, while nobody uses it: the machine may have been busy
+when it was measured."""
+
+STALE = 0.9
+"""Where that has come to so much, what was measured last stands in for the next sample only."""
+
+
 class Timings:
     """Seconds. `since_plain` counts rounds since the last without any draft."""
 
@@ -24,6 +33,7 @@ class Timings:
         self._rounds = 0
         self._verify: dict[int, Curve] = {}
         self._drafts: dict[tuple[str, int], Curve] = {}
+        self._unused: dict[str, float] = {}  # by drafter, what doubt has made of its times
         self._odd: list[float] = []
 
     @property
@@ -42,16 +52,22 @@ class Timings:
         """The wait for drafts of `length` tokens for 2^(size-1) to 2^size - 1 sequences; 0 for a drafter that was never
         asked."""
         curve = self._drafts.get((mode, size)) or self._nearest(mode, size)
-        return curve.at(length) if curve else 0.0
+        return curve.at(length) * self._unused.get(mode, 1.0) if curve else 0.0
 
     def known(self, mode: str) -> bool:
         """The drafter was asked before, and more than once."""
         return any(curve.settled for (name, _), curve in self._drafts.items() if name == mode)
 
+    def forget(self, mode: str) -> None:
+        """The drafter is gone; what comes back under its name may be another on another machine."""
+        self._unused.pop(mode, None)
+        self._drafts = {key: curve for key, curve in self._drafts.items() if key[0] != mode}
+
     def record(self, seen: Seen) -> None:
         """Learn from a round."""
         self._rounds += 1
         asked = [each for each in seen.outcomes if each.asked]
+        self._doubt({each.mode for each in asked})
         self.since_plain = self.since_plain + 1 if asked or seen.mixed else 0
         if not seen.mixed and seen.outcomes:
             if self._is_odd(seen):
@@ -59,8 +75,20 @@ class Timings:
             self._curve(seen.context).record(seen.rows, seen.verify_s)
         modes = {each.mode for each in asked}
         if seen.answered and len(modes) == 1:
-            key = (asked[0].mode, len(asked).bit_length())
-            self._drafts.setdefault(key, Curve()).record(max(each.asked for each in asked), seen.draft_s)
+            curve = self._drafts.setdefault((asked[0].mode, len(asked).bit_length()), Curve())
+            longest = max(each.asked for each in asked)
+            curve.record(longest, seen.draft_s)
+            curve.outdate(longest, JUMP * curve.at(longest))
+
+    def _doubt(self, used: Collection[str]) -> None:
+        """What was long not measured is measured anew when it is used again: the next sample counts whole."""
+        for mode in {mode for mode, _ in self._drafts}:
+            if mode not in used:
+                self._unused[mode] = CHEAPER * self._unused.get(mode, 1.0)
+            elif self._unused.pop(mode, 1.0) < STALE:
+                for (name, _), curve in self._drafts.items():
+                    if name == mode:
+                        curve.expire()
 
     def _curve(self, context: int) -> Curve:
         bucket = context.bit_length()

@@ -151,3 +151,44 @@ def test_a_sequence_that_ended_is_forgotten():
     for key in range(4):
         it.policy.forget(key)
     assert not it.policy._states
+
+
+def short_requests(it, count, first, rounds=48):
+    """One after the other; for each, whether it drafted."""
+    drafted = []
+    for key in range(first, first + count):
+        modes = set()
+        for left in range(rounds, 1, -1):
+            modes |= {each.mode for each in it.round([View(key, Speculation(mode="ngram"), 100, left)]).values()}
+        it.policy.forget(key)
+        drafted.append("ngram" in modes)
+    return drafted
+
+
+def test_a_drafter_that_was_slow_for_a_while_is_tried_again_by_requests_too_short_to_afford_it():
+    it = world(always(5), {"ngram": 0.001})
+    it.run(4)
+    it.draft_s = {"ngram": 2.0}
+    short_requests(it, 20, 100)
+    it.draft_s = {"ngram": 0.001}
+    assert all(short_requests(it, 120, 200)[-10:])
+
+
+def test_a_drafter_that_was_unlucky_for_a_while_is_tried_again_by_requests_too_short_to_afford_it():
+    it = world(always(0), {"ngram": 0.02})
+    it.run(4)
+    seconds, tokens = it.seconds, it.tokens
+    assert not all(short_requests(it, 100, 100)), "it is given up"
+    assert it.seconds - seconds <= 1.01 * (it.tokens - tokens) * it.base_s
+    it.right = always(5)
+    assert all(short_requests(it, 60, 200)[-10:])
+
+
+def test_a_drafter_that_comes_back_is_new():
+    it = world(always(0), {"mtp": 0.05})
+    assert set(modes(it.run(200, mode="mtp"))[-20:]) == {"none"}
+    it.draft_s = {}
+    it.run(2, mode="mtp")
+    it.right, it.draft_s = always(5), {"mtp": 0.001}
+    it.policy.forget(0)
+    assert modes(it.run(40, mode="mtp"))[-20:] == ["mtp"] * 20
