@@ -56,6 +56,7 @@ MODEL = [
     option("head_ids", int, 0, "Losses over so many of the most frequent ids, for speed; 0: over all.", min=0),
     option("fp32", bool, False, "Compute in fp32. Default: bf16, with weights in fp32."),
     option("device", str, "cpu", "Where to train: cpu or cuda."),
+    option("begin_with", Path | None, None, "A drafter to go on from; dflash2 may begin with a dflash one."),
     option("evaluations", int, 10, "Measurements on the way.", min=0),
     option("samples", int, 16, "Held-out answers that each of them goes through.", min=1),
     option("final_samples", int, 100, "Of each kind, at the end.", min=1),

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -88,6 +89,7 @@ class Run:
         self.seconds = 0.0
         self.history = History()
         self._smooth = math.nan
+        self._times: list[float] = []
         matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1]
         vectors = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
         groups = [{"params": matrices, "weight_decay": schedule.decay}, {"params": vectors, "weight_decay": 0.0}]
@@ -131,12 +133,20 @@ class Run:
         nn.utils.clip_grad_norm_(self.model.parameters(), schedule.clip)
         self._optimiser.step()
         self.step += 1
-        self.seconds += time.monotonic() - began
+        took = time.monotonic() - began
+        self.seconds += took
         self._record(float(measured.loss.detach()), measured.right, measured.rows)
-        if self.total is None and self.step >= MEASURED_STEPS:
-            assert schedule.minutes is not None
-            self.total = max(self.step, round(schedule.minutes * 60 / (self.seconds / self.step)))
+        if self.total is None:
+            self._count(took)
         return f"loss {self._smooth:.3f}, rate {rate:.1e}"
+
+    def _count(self, took: float) -> None:
+        """Make steps of the minutes. The first ones, which take far longer, say nothing of the others."""
+        self._times.append(took)
+        if len(self._times) >= MEASURED_STEPS:
+            assert self._schedule.minutes is not None
+            left = self._schedule.minutes * 60 - self.seconds
+            self.total = self.step + max(round(left / median(self._times)), 0)
 
     def _record(self, loss: float, right: list[int], rows: list[int]) -> None:
         self._smooth = loss if math.isnan(self._smooth) else SMOOTHING * self._smooth + (1 - SMOOTHING) * loss

@@ -1,15 +1,12 @@
-"""The drafters that can be trained: sizes taken from the target, config.json in the published form, and a beginning
-from the target's last layers.
+"""The drafters that can be trained: sizes taken from the target, config.json in the published form.
 
 Shape key: H hidden size, K taps.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
 from torch import Tensor, nn
 
 from services.drafter.checkpoints import mtp as mtp_checkpoints
@@ -17,7 +14,6 @@ from services.drafter.checkpoints.mtp import FORMS
 from services.engine.models.rope import read_rope
 from services.engine.ops.attention import Heads
 from services.engine.ops.rope import Llama3Scaling, Rope
-from services.engine.weights.checkpoint import Checkpoint
 from services.engine.weights.config import Keys
 from services.errors import BadConfig
 from services.training.modules.dflash import DFlash, Second, Shape
@@ -26,8 +22,6 @@ from services.training.modules.mtp import Mtp
 
 ModelKind = Literal["mtp", "dflash", "dflash2"]
 COPIED = ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
-FINAL_NORM = "norm.weight"
-LAYER = re.compile(r"layers\.(\d+)\.(.+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,42 +156,6 @@ def rope_keys(rope: Rope) -> dict[str, Any]:
         case factor:
             table = {"rope_type": "linear", "factor": factor}
     return {"rope_theta": rope.theta, "rope_scaling": table}
-
-
-@torch.no_grad()
-def begin(model: nn.Module, target: Checkpoint, layers: int, seed: int) -> None:
-    """Draw every weight from `seed`, then take the target's last layers and final norm where shapes fit.
-
-    The projections before the layers begin as means of what they read. The final norm begins at half of the target's:
-    as sure as the target, a drafter that knows nothing yet would be wrong at twice the loss."""
-    dice = torch.Generator().manual_seed(seed)
-    count = len(model.layers) if isinstance(model, Mtp | DFlash) else 0
-    for name, parameter in model.named_parameters():
-        if parameter.dim() > 1 and "codebook" not in name and "kernel" not in name:
-            parameter.normal_(0.0, 0.02, generator=dice)
-        elif "predecessor_codebook" in name:
-            parameter.normal_(0.0, 1.0, generator=dice)
-        if (source := _source(name, layers - count)) in target:
-            taken = target.read(source, torch.float32)
-            if taken.shape == parameter.shape:
-                parameter.copy_(taken / 2 if name == FINAL_NORM else taken)
-    projection = model.fc
-    assert isinstance(projection, nn.Linear)
-    parts = projection.in_features // projection.out_features
-    for part in torch.split(projection.weight, projection.out_features, 1):
-        part += torch.eye(projection.out_features) / parts
-    if isinstance(model, DFlash):  # context features take the place of what a layer's first norm gives
-        first = model.layers[0]
-        model.hidden_norm.weight.copy_(first.get_parameter("input_layernorm.weight"))
-
-
-def _source(name: str, offset: int) -> str:
-    """The target's name for a parameter of the drafter."""
-    if name == FINAL_NORM:
-        return "model.norm.weight"
-    if match := LAYER.fullmatch(name):
-        return f"model.layers.{int(match[1]) + offset}.{match[2]}"
-    return ""
 
 
 def tensors(model: nn.Module) -> Mapping[str, Tensor]:

@@ -15,12 +15,12 @@ from services.drafter.interface import AnyDrafter
 from services.drafter.mtp import MtpDrafter
 from services.engine.weights.checkpoint import Checkpoint
 from services.errors import BadConfig
-from services.training import plots, recipes
+from services.training import beginnings, plots, recipes
 from services.training.batch import Batches
 from services.training.card import write_card
 from services.training.data import DataOptions, Target, prepare
 from services.training.evaluate import Acceptance, Sample, acceptance
-from services.training.files import write_json, write_tensors
+from services.training.files import sha256, write_json, write_tensors
 from services.training.frozen import Frozen, most_frequent
 from services.training.lanes import Captured
 from services.training.losses import DFlashLoss, Loss, MtpLoss
@@ -35,8 +35,8 @@ FILE, CONFIG, DRAFT_VOCAB = "model.safetensors", "config.json", "draft_vocab.jso
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
     """`head_ids`: losses are computed over so many of the most frequent ids; 0: over all. `passes` and `decay` are
-    MTP's, `blocks`, `gamma` and the form DFlash's. `samples` held-out answers are measured `evaluations` times on the
-    way, and at most `final_samples` of each kind at the end."""
+    MTP's, `blocks`, `gamma` and the form DFlash's. `begin_with`: a drafter to go on from. `samples` held-out answers are
+    measured `evaluations` times on the way, and at most `final_samples` of each kind at the end."""
 
     kind: ModelKind
     sequences: int
@@ -53,6 +53,7 @@ class ModelOptions:
     rank: int = 64
     candidates: int = 16
     conv_group: int = 16
+    begin_with: Path | None = None
     evaluations: int = 10
     samples: int = 16
     final_samples: int = 100
@@ -73,7 +74,9 @@ def train_model(
     usable, held_out = _split(shards)
     checkpoint = Checkpoint.open(target_folder)
     layers = target.keys.integer("num_hidden_layers")
-    recipes.begin(model, checkpoint, layers, data.seed)
+    beginnings.from_target(model, checkpoint, layers, data.seed)
+    if options.begin_with:
+        beginnings.from_drafter(model, config, options.begin_with)
     ids = most_frequent((shards.answers[index] for index in usable), options.head_ids) if options.head_ids else None
     frozen = Frozen.read(
         checkpoint,
@@ -84,7 +87,8 @@ def train_model(
     )
     batches = Batches(shards, usable, size=options.sequences, seed=data.seed)
     identity = {
-        "options": asdict(options) | {"evaluations": 0, "samples": 0, "final_samples": 0, "plots": 0},
+        "options": asdict(options)
+        | {"evaluations": 0, "samples": 0, "final_samples": 0, "plots": 0, "begin_with": _weights(options.begin_with)},
         "schedule": asdict(schedule) | {"save_every_s": 0},
         "seed": data.seed,
         "answers": len(usable),
@@ -102,6 +106,10 @@ def train_model(
     facts = _facts(target, shards, usable, run, options, schedule, command)
     write_card(out, title=f"{options.kind} for {target.name}", facts=facts, measured=measured, plots=pictures)
     return measured
+
+
+def _weights(folder: Path | None) -> str | None:
+    return sha256(folder / FILE) if folder else None
 
 
 def load(kind: ModelKind, folder: Path, borrowed: Borrowed) -> AnyDrafter:
@@ -233,5 +241,8 @@ def _facts(
         if options.head_ids
         else "the whole vocabulary",
         "distillation": f"{options.distil:.0%} of the loss",
+        "begun with": f"a drafter, weights of sha256 `{_weights(options.begin_with)}`"
+        if options.begin_with
+        else "the target's last layers",
         "command": f"`{command}`",
     }

@@ -17,7 +17,7 @@ from services.drafter.models.keys import Past
 from services.drafter.models.mtp import MtpModel, Rows
 from services.engine.weights.checkpoint import Checkpoint
 from services.engine.weights.config import Keys
-from services.training import recipes
+from services.training import beginnings, recipes
 from tests.drafter.dflash_oracle import noise
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -127,7 +127,7 @@ def test_a_module_begins_with_the_targets_last_layers(target, form):
     checkpoint = Checkpoint.open(target)
     keys = Keys.read(target / "config.json")
     model, _ = recipes.dflash(keys, "dflash2", form)
-    recipes.begin(model, checkpoint, 6, seed=1)
+    beginnings.from_target(model, checkpoint, 6, seed=1)
     for own, layer in ((0, 4), (1, 5)):
         for name in ("self_attn.q_proj.weight", "mlp.down_proj.weight", "post_attention_layernorm.weight"):
             taken = checkpoint.read(f"model.layers.{layer}.{name}", torch.float32)

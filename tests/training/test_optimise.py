@@ -105,6 +105,39 @@ def test_losses_over_some_ids_leave_their_list_beside_the_drafter(talker, data, 
     assert ids == sorted(ids)
 
 
+def test_a_drafter_may_begin_with_one_that_was_trained_before(talker, data, tmp_path):
+    still = replace(SCHEDULE, steps=1, rate=0.0)
+    train(talker, tmp_path / "first", data, options("dflash"), replace(SCHEDULE, steps=4), command="x")
+    for kind in ("dflash", "dflash2"):
+        given = options(kind, begin_with=tmp_path / "first")
+        train(talker, tmp_path / kind, data, given, still, command="x")
+        first, second = (load_file(tmp_path / name / FILE) for name in ("first", kind))
+        assert all(torch.equal(first[name], second[name]) for name in first)
+        assert "weights of sha256" in (tmp_path / kind / "README.md").read_text()
+    assert len(second) > len(first), "convolutions and selector are there, and begin as nothing"
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"taps": (1, 3)}, r"begin-with: .*first has target_layer_ids \[1, 4\], and it has to be \[1, 3\]"),
+        ({"layers": 1}, "has num_hidden_layers 2, and it has to be 1"),
+    ],
+)
+def test_a_drafter_that_another_cannot_begin_with_is_refused_by_key(talker, data, tmp_path, other, message):
+    train(talker, tmp_path / "first", data, options("dflash"), replace(SCHEDULE, steps=1), command="x")
+    again = replace(data, folder=tmp_path / "data")
+    with pytest.raises(BadConfig, match=message):
+        train(
+            talker,
+            tmp_path / "b",
+            again,
+            options("dflash", begin_with=tmp_path / "first", **other),
+            SCHEDULE,
+            command="x",
+        )
+
+
 def test_bf16_arithmetic_keeps_fp32_weights(talker, data, tmp_path):
     train(talker, tmp_path, data, options("dflash"), replace(SCHEDULE, steps=2, bf16=True), command="x")
     assert {tensor.dtype for tensor in load_file(tmp_path / STATE).values()} == {torch.float32}

@@ -91,6 +91,10 @@ class Keys:
             raise self.wrong(key, "an object")
         return Keys(value, f"{self._place}: {key}")
 
+    def raw(self, key: str) -> Any:  # noqa: ANN401
+        """As it stands in the file; None where it is not there."""
+        return self._values.get(key)
+
     def wrong(self, key: str, legal: str) -> BadCheckpoint:
         if key not in self:
             return BadCheckpoint(f"{self._place} lacks {key}, which has to be {legal}")
