@@ -126,7 +126,8 @@ def serve(flags: Flags, config: Path | None) -> None:
     checked = load(TargetSettings, flags=for_target, file=config)
     for_drafter: Flags = {}
     if checked.model == EMBEDDED:
-        for_drafter = _shipped_drafters(_make_embedded_model(), drafter)
+        _make_embedded_model()
+        for_drafter = {} if drafter.model else {"model": str(EMBEDDED)}
     asyncio.run(serve(settings, target_flags=for_target, drafter_flags=for_drafter, config=config))
 
 
@@ -237,26 +238,18 @@ def _quiet_grpc() -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 
-def _make_embedded_model() -> Path:
+def _make_embedded_model() -> None:
     """In a process of its own, because the conversion takes memory that a supervisor should not keep."""
     from services.shipped.prepare import default_model
     from services.supervisor.leash import leashed
 
     try:
-        return default_model(cache_root())
+        default_model(cache_root())
     except BadCheckpoint:
         command = [sys.executable, "-m", "services.cli", "model", "prepare"]
         done = subprocess.run(leashed(command), stdout=subprocess.DEVNULL)
         if done.returncode:
             sys.exit(done.returncode)
-    return default_model(cache_root())
-
-
-def _shipped_drafters(model: Path, settings: DrafterSettings) -> Flags:
-    """For whatever the user's own settings leave open."""
-    from services.shipped.flags import drafter_flags
-
-    return {name: value for name, value in drafter_flags(model).items() if getattr(settings, name) is None}
 
 
 def _with_model(settings: TargetSettings) -> TargetSettings:
@@ -273,10 +266,13 @@ def _with_model(settings: TargetSettings) -> TargetSettings:
 def _with_target(settings: DrafterSettings) -> DrafterSettings:
     if settings.model != EMBEDDED:
         return settings
+    from services.shipped.companions import companions
     from services.shipped.prepare import prepare
     from services.shipped.progress import Progress
 
-    return settings.model_copy(update={"model": prepare(cache=cache_root(), progress=Progress())})
+    folder = prepare(cache=cache_root(), progress=Progress())
+    left_open = {name: path for name, path in companions(folder).items() if getattr(settings, name) is None}
+    return settings.model_copy(update={**left_open, "model": folder})
 
 
 def _run(role: str, settings: Settings, *, threads: int | None = None) -> None:

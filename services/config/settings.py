@@ -177,7 +177,9 @@ class DrafterSettings(Settings):
         default=None, description="folder of a table that goes on where the n-gram drafter finds nothing to look up"
     )
     model: Path | None = Field(
-        default=None, description="the target's folder, or `embedded`: drafters use its embedding and its head"
+        default=None,
+        description="the target's folder: drafters use its embedding and its head; `embedded`: the embedded model's, "
+        "and the drafters that ship with it are loaded where other settings name none",
     )
     dflash: Path | None = Field(default=None, description="folder of a DFlash drafter")
     dflash2: Path | None = Field(default=None, description="folder of a DFlash2 drafter")
@@ -188,7 +190,9 @@ class DrafterSettings(Settings):
     dflash2_draws: Draws = Field(default="coupled", description="how DFlash2 draws at a temperature")
     mtp_draws: Draws = Field(default="argmax", description="how the module draws at a temperature")
     draft_vocab: File | None = Field(
-        default=None, description="the ids that may be drafted, as a JSON list or one a line; default: all"
+        default=None,
+        description="the ids that may be drafted, as a JSON list or one a line; default: those in each drafter's "
+        "own `draft_vocab.json`, or all",
     )
     dtype: Literal["bf16", "fp32"] = Field(default="bf16", description="number format of the drafters' weights")
     threads: int | None = Field(default=None, ge=1, le=1024, description="threads that compute; default: the CPU quota")
@@ -209,7 +213,7 @@ class DrafterSettings(Settings):
     def _folders_of_all_that_is_loaded(self) -> Self:
         for mode in MODELS:
             for name in (mode, "model"):
-                if mode in self.loaded and getattr(self, name) is None:
+                if mode in self.loaded and getattr(self, name) is None and self.model != EMBEDDED:
                     raise ValueError(f"{name} must be a folder where {mode} is loaded")
         return self
 

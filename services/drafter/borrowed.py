@@ -4,7 +4,9 @@ Shape key: V rows of the embedding, padded ones included, D ids that may be draf
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -25,14 +27,15 @@ SCALES = ("final_logit_softcapping", "embedding_multiplier", "logits_scaling", "
 HEADS = ("lm_head.weight", "language_model.lm_head.weight", "model.language_model.lm_head.weight")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Borrowed:
     """`vocab_size` counts the ids of the tokenizer; the embedding may have more rows, and a mask may lie among those.
 
-    `fingerprint` is the target's own hash of its weights."""
+    `ids` are all that may be drafted; None: every id. `fingerprint` is the target's own hash of its weights."""
 
     embedding_VH: Tensor
-    head: Head
+    head_VH: Tensor
+    ids: Sequence[int] | None
     vocab_size: int
     layers: int
     fingerprint: str
@@ -41,6 +44,15 @@ class Borrowed:
     @property
     def hidden_size(self) -> int:
         return self.embedding_VH.shape[1]
+
+    @cached_property
+    def head(self) -> Head:
+        head_DH = self.head_VH if self.ids is None else self.head_VH[list(self.ids)]
+        return Head.of(head_DH, self.ids, self.vocab_size)
+
+    def restricted(self, ids: Sequence[int]) -> Self:
+        """The same memory, and a head over these ids alone."""
+        return replace(self, ids=ids)
 
     @classmethod
     def read(cls, folder: Path, *, dtype: torch.dtype, vocab_size: int, draft_vocab: Path | None = None) -> Self:
@@ -66,10 +78,10 @@ class Borrowed:
         head = embedding if tied else _find(checkpoint, HEADS, folder)
         checkpoint.check({embedding: shape, head: shape}, ignored=lambda _: True)
         embedding_VH = checkpoint.read(embedding, dtype)
-        head_VH = embedding_VH if tied else checkpoint.read(head, dtype)
         return cls(
             embedding_VH=embedding_VH,
-            head=Head.of(head_VH if ids is None else head_VH[ids], ids, vocab_size),
+            head_VH=embedding_VH if tied else checkpoint.read(head, dtype),
+            ids=ids,
             vocab_size=vocab_size,
             layers=text.integer("num_hidden_layers"),
             fingerprint=checkpoint.hash(),

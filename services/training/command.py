@@ -168,7 +168,8 @@ def _show(measured: Mapping[str, Any]) -> None:
 
 
 def _command() -> str:
-    return shlex.join(["tandem", *sys.argv[1:]])
+    """As it was given, but for the folders around what absolute paths name: a card may be published."""
+    return shlex.join(["tandem", *(Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:])])
 
 
 _register("ngram", "A table of what usually follows the last few tokens.", [*COMMON, *NGRAM], _ngram)

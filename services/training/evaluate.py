@@ -1,7 +1,8 @@
 """How much of a drafter's drafts the target would accept, measured on text that the target wrote.
 
 The text is what the target says whatever is drafted, so a round needs no target: draft from the anchor, keep the drafts
-that the text agrees with and one token more, and go on from there. Drafts are the likeliest ones (temperature 0).
+that the text agrees with and one token more, and go on from there. Drafts are the likeliest ones, unless it is said how
+the text was drawn: then a drafter draws as it would beside that target.
 
 Shape key: P positions, K taps of the drafter, H hidden size.
 """
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from services.drafter.feeding import feed_of
 from services.drafter.interface import AnyDrafter, Ask, Opening
+from services.engine.sampling import SamplingParams
 from services.training.answer import Answer
 
 LANES = 16  # sequences that are drafted for at once
@@ -22,10 +24,12 @@ LANES = 16  # sequences that are drafted for at once
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """An answer, and the drafter's own taps of all its ids but the last [P, K, H]; None for a drafter without any."""
+    """An answer; the drafter's own taps of all its ids but the last [P, K, H], None for a drafter without any; and how
+    the answer was drawn, None if nobody knows."""
 
     answer: Answer
     taps_PKH: Tensor | None = None
+    params: SamplingParams | None = None
 
 
 @dataclass(slots=True)
@@ -92,6 +96,7 @@ class Walk:
     def __init__(self, drafter: AnyDrafter, sample: Sample) -> None:
         self._drafter = drafter
         self._taps_PKH = sample.taps_PKH
+        self._params = sample.params or SamplingParams(temperature=0.0, seed=0)
         self._ids = [*sample.answer.prompt_ids, *sample.answer.ids]
         self._anchor = len(sample.answer.prompt_ids)
         self._fed = 0
@@ -103,7 +108,8 @@ class Walk:
         opening = Opening(
             first_id=self._ids[0],
             max_positions=len(self._ids),
-            temperature=0.0,
+            temperature=self._params.temperature,
+            seed=self._params.seed,
             tap_layers=description.tap_layers,
             final_hidden=description.needs_final_hidden,
         )

@@ -12,6 +12,7 @@ from torch import nn
 from services.drafter.borrowed import Borrowed
 from services.drafter.dflash import DFlashDrafter
 from services.drafter.interface import AnyDrafter
+from services.drafter.loading import DRAFT_VOCAB
 from services.drafter.mtp import MtpDrafter
 from services.engine.weights.checkpoint import Checkpoint
 from services.errors import BadConfig
@@ -29,14 +30,14 @@ from services.training.progress import Bar
 from services.training.recipes import DFlashForm, ModelKind
 from services.training.shards import Shards
 
-FILE, CONFIG, DRAFT_VOCAB = "model.safetensors", "config.json", "draft_vocab.json"
+FILE, CONFIG = "model.safetensors", "config.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
     """`head_ids`: losses are computed over so many of the most frequent ids; 0: over all. `passes` and `decay` are
-    MTP's, `blocks`, `gamma` and the form DFlash's. `begin_with`: a drafter to go on from. `samples` held-out answers are
-    measured `evaluations` times on the way, and at most `final_samples` of each kind at the end."""
+    MTP's, `blocks`, `gamma` and the form DFlash's. `begin_with`: a drafter to go on from. `samples` held-out answers
+    are measured `evaluations` times on the way, and at most `final_samples` of each kind at the end."""
 
     kind: ModelKind
     sequences: int
@@ -237,7 +238,7 @@ def _facts(
         "held out": f"{len(answers) - len(usable):,} answers, by prompt",
         "steps": f"{run.step:,} of {options.sequences} answers each, {run.seconds / 60:.1f} minutes",
         "arithmetic": "bf16 with fp32 weights" if schedule.bf16 else "fp32",
-        "losses over": f"{run.head_size:,} ids, to which drafts have to be restricted ({DRAFT_VOCAB})"
+        "losses over": f"{run.head_size:,} ids, to which drafts are restricted ({DRAFT_VOCAB})"
         if options.head_ids
         else "the whole vocabulary",
         "distillation": f"{options.distil:.0%} of the loss",

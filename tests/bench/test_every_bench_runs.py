@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["single", "ngram", "concurrent", "prefill", "rounds", "drafter"])
+@pytest.mark.parametrize("name", ["single", "ngram", "concurrent", "prefill", "rounds", "drafter", "draws"])
 def test_it_prints_one_document(embedded_model, name):
     command = [sys.executable, "-m", f"bench.{name}", "--quick", "--repeats=1", "--json", f"--model={embedded_model}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)

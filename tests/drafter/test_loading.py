@@ -72,6 +72,22 @@ def test_draws_and_the_draft_vocabulary_reach_the_drafter(folders, tmp_path):
     assert {id for ids in drafts for id in ids} <= {3, 4, 5}
 
 
+def test_a_drafter_with_a_vocabulary_of_its_own_is_restricted_to_it_unless_another_is_given(folders, tmp_path):
+    named = {"model": folders / "target", "dflash2": folders / "second"}
+    (tmp_path / "own").mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "own" / name).write_bytes((folders / "first" / name).read_bytes())
+    (tmp_path / "own/draft_vocab.json").write_text("[3, 4, 5]")
+    (tmp_path / "given").write_text("[1, 2]")
+
+    def ids(**given):
+        loaded = load(DrafterSettings(dtype="fp32", dflash=tmp_path / "own", **named, **given))[1:]
+        return [None if each._head.ids_D is None else each._head.ids_D.tolist() for each in loaded]
+
+    assert ids() == [[3, 4, 5], None]
+    assert ids(draft_vocab=tmp_path / "given") == [[1, 2], [1, 2]]
+
+
 @pytest.mark.parametrize(
     ("given", "kind", "words"),
     [

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from services.cli import _with_target
+from services.config.settings import DrafterSettings
 from services.drafter.ngram import NgramDrafter
 from services.drafter.ngram_table import NgramTable
-from services.shipped import flags
-from services.shipped.flags import NGRAM, drafter_flags
+from services.shipped.companions import MODELS, NGRAM, ROOT, companions
 from services.text.files import TokenizerFiles
 from services.training.answer import read_answers
 from services.training.evaluate import Sample, acceptance
@@ -25,28 +26,28 @@ def table():
 
 def test_the_table_is_for_the_embedded_model(table, embedded_model):
     assert table.tokenizer_hash == TokenizerFiles.read(embedded_model).hash
-    assert drafter_flags(embedded_model)["ngram_table"] == str(NGRAM)
+    assert companions(embedded_model)["ngram_table"] == NGRAM
 
 
-def test_models_that_ship_are_loaded_with_the_target_they_were_made_for(embedded_model, tmp_path, monkeypatch):
-    monkeypatch.setattr(flags, "ROOT", tmp_path)
-    monkeypatch.setattr(flags, "DRAFT_VOCAB", tmp_path / "draft_vocab.json")
-    assert drafter_flags(embedded_model) == {"ngram_table": str(NGRAM)}
-    (tmp_path / "mtp").mkdir()
-    (tmp_path / "draft_vocab.json").write_text("[1]")
-    assert drafter_flags(embedded_model) == {
-        "ngram_table": str(NGRAM),
-        "mtp": str(tmp_path / "mtp"),
-        "model": str(embedded_model),
-        "draft_vocab": str(tmp_path / "draft_vocab.json"),
-    }
+def test_all_kinds_of_drafters_ship_and_are_loaded_where_settings_name_none(embedded_model):
+    settings = _with_target(DrafterSettings(model="embedded"))
+    assert settings.model == embedded_model
+    assert settings.ngram_table == NGRAM
+    assert {mode: getattr(settings, mode) for mode in MODELS} == {mode: ROOT / mode for mode in MODELS}
+    assert settings.loaded == ("ngram", *MODELS)
+
+
+def test_what_settings_name_goes_before_what_ships(embedded_model, tmp_path):
+    settings = _with_target(DrafterSettings(model="embedded", mtp=tmp_path, modes="mtp,dflash"))
+    assert (settings.mtp, settings.dflash) == (tmp_path, ROOT / "dflash")
+    assert settings.loaded == ("mtp", "dflash")
 
 
 def test_a_model_with_another_tokenizer_gets_no_table_and_the_log_says_so(embedded_model, tmp_path, caplog):
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (tmp_path / name).write_bytes((embedded_model / name).read_bytes())
     with caplog.at_level(logging.WARNING):
-        assert "ngram_table" not in drafter_flags(tmp_path)
+        assert "ngram_table" not in companions(tmp_path)
     assert "another tokenizer" in caplog.text
 
 
@@ -59,8 +60,9 @@ def test_golden_acceptance_of_the_table_on_answers_it_was_not_made_from(table):
     assert (round(alone, 2), round(backed, 2)) == (1.47, 2.14)
 
 
-def test_every_shipped_file_is_small_and_the_one_its_card_names():
-    size = sum(path.stat().st_size for path in NGRAM.iterdir())
-    assert size < 10 * 2**20
-    (named,) = re.findall(r"sha256 `(\w+)`", (NGRAM / "README.md").read_text())
-    assert sha256(NGRAM / "model.safetensors") == named
+@pytest.mark.parametrize(("name", "most"), [("ngram", 10), ("mtp", 10), ("dflash", 20), ("dflash2", 40)])
+def test_every_shipped_drafter_is_small_and_the_one_its_card_names(name, most):
+    folder = ROOT / name
+    assert sum(path.stat().st_size for path in folder.iterdir()) < most * 2**20
+    (named,) = re.findall(r"`model.safetensors` .*sha256 `(\w+)`", (folder / "README.md").read_text())
+    assert sha256(folder / "model.safetensors") == named
