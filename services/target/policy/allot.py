@@ -69,7 +69,14 @@ class _Turn:
 
 def allot(choices: Sequence[Choice | None], costs: Costs) -> Allotment:
     """The best lengths. None: a sequence that decodes plainly."""
-    drafts = _in_order(choices)
+    drafts = []
+    for index, choice in enumerate(choices):
+        if choice is None:
+            continue
+        for place, gain in enumerate(choice.gains):
+            value = float("inf") if place < choice.least else gain / choice.rows
+            drafts.append((-value, place, index, gain, choice))
+    drafts.sort(key=itemgetter(0, 1, 2))
     forced = sum(choice.least for choice in choices if choice)
     turn, tokens, rows = _Turn(costs), float(len(choices)), float(len(choices))
     best: tuple[float, int, float, float, float] | None = None
@@ -85,45 +92,7 @@ def allot(choices: Sequence[Choice | None], costs: Costs) -> Allotment:
         if best is None or tokens > best[0] * seconds:
             best = (tokens / seconds, count, tokens, seconds, turn.seconds)
     assert best is not None, "the last place is weighed"
-    return Allotment(_lengths(drafts[: best[1]], len(choices)), *best[2:])
-
-
-def shorten(choices: Sequence[Choice], rows: int, verify: Callable[[float], float], rate: float) -> tuple[int, ...]:
-    """The lengths to verify of drafts that are here, beside `rows` rows that are verified anyway: those of the greatest
-    tokens - `rate` x seconds. The wait is over, and what else a second brings is `rate` tokens."""
-    drafts = _in_order(choices)
-    forced = sum(choice.least for choice in choices)
-    tokens, best, stop = 0.0, float("-inf"), 0
-    stride = max(1, len(drafts) // LOOKS)
-    for count in range(len(drafts) + 1):
-        if count:
-            tokens += drafts[count - 1][3]
-        if count < forced or (count % stride and count < len(drafts)):
-            continue
-        value = tokens - rate * verify(float(rows + count))
-        if value > best:
-            best, stop = value, count
-    return _lengths(drafts[:stop], len(choices))
-
-
-_Draft = tuple[float, int, int, float, Choice]  # its value, negative; place, index of the choice, gain, the choice
-
-
-def _in_order(choices: Sequence[Choice | None]) -> list[_Draft]:
-    """All drafts, what must be drafted first and then by what a row of theirs brings."""
-    drafts = []
-    for index, choice in enumerate(choices):
-        if choice is None:
-            continue
-        for place, gain in enumerate(choice.gains):
-            value = float("inf") if place < choice.least else gain / choice.rows
-            drafts.append((-value, place, index, gain, choice))
-    drafts.sort(key=itemgetter(0, 1, 2))
-    return drafts
-
-
-def _lengths(drafts: Sequence[_Draft], count: int) -> tuple[int, ...]:
-    lengths = [0] * count
-    for _, place, index, _, _ in drafts:
+    lengths = [0] * len(choices)
+    for _, place, index, _, _ in drafts[: best[1]]:
         lengths[index] = place + 1
-    return tuple(lengths)
+    return Allotment(tuple(lengths), *best[2:])

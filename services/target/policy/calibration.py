@@ -23,7 +23,7 @@ USUAL, STATED = 3.0, 1.0
 ENOUGH = 64
 """Drafts to have judged before anything is cut for what they say."""
 
-FRESH = 8
+FRESH = 32
 """Drafts judged since the bins were last worked out, after which that is done again."""
 
 
@@ -49,6 +49,15 @@ class Calibration:
             max(1.0 - misses[bisect_right(EDGES, confidence)] * factor * bias, 0.0)
             for confidence, factor in zip(confidences, factors, strict=False)
         ]
+
+    def lasting(self, confidences: Sequence[float], bias: float, price: float) -> int:
+        """How many of the first are right, with all before them, more probably than `price`. `bias` as above."""
+        misses, factors, alive = self._misses, self._factors, 1.0
+        for place, confidence in enumerate(confidences):
+            alive *= max(1.0 - misses[bisect_right(EDGES, confidence)] * factors[place] * bias, 0.0)
+            if alive <= price:
+                return place
+        return len(confidences)
 
     def learn(self, confidences: Sequence[float], tried: int, won: int, bias: Bias) -> None:
         """The first `tried` were verified and all before them kept, `won` of them were kept too. `bias` of the sequence

@@ -2,13 +2,13 @@
 
 How far to ask is decided by averages, before anybody has seen a draft. When the drafts are here, each sequence keeps
 those that bring more than the time of their rows: a draft brings the probability that it and all before it are right.
+What its row takes would bring its part of the plan's tokens a second elsewhere, and the wait is over.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from services.target.policy.acceptance import NEGLIGIBLE, Acceptance
-from services.target.policy.allot import Choice, shorten
 from services.target.policy.calibration import Calibration
 from services.target.policy.decision import Offer, Outcome
 
@@ -59,28 +59,19 @@ class Trim:
             if self._rounds[mode] % LOOK == 0:
                 looking.add(mode)
         lengths = [min(each.planned, each.offer.came) for each in arrived]
-        choices, places = [], []
-        for place, each in enumerate(arrived):
-            if each.mode not in looking and each.offer.confidences and self.informed(each.mode, greedy=each.greedy):
-                choices.append(self._choice(each))
-                places.append(place)
-        as_planned = rows + sum(lengths) - sum(lengths[place] for place in places)
-        seconds = _line(verify, as_planned, sum(len(choice.gains) for choice in choices))
-        for place, length in zip(places, shorten(choices, as_planned, seconds, rate), strict=True):
-            lengths[place] = length
+        judged = [
+            (place, each, self._calibrations[each.mode, each.greedy])
+            for place, each in enumerate(arrived)
+            if each.mode not in looking and each.offer.confidences and self.informed(each.mode, greedy=each.greedy)
+        ]
+        as_planned = rows + sum(lengths) - sum(lengths[place] for place, _, _ in judged)
+        came = sum(each.offer.came for _, each, _ in judged)
+        price = rate * row_s(verify, as_planned, came)
+        for place, each, calibration in judged:
+            bias = each.acceptance.bias.factor
+            lasting = calibration.lasting(each.offer.confidences, bias, max(price, NEGLIGIBLE))
+            lengths[place] = max(lasting, min(each.least, each.offer.came))
         return lengths
-
-    def _choice(self, arrived: Arrived) -> Choice:
-        calibration = self._calibrations[arrived.mode, arrived.greedy]
-        alive = 1.0
-        gains: list[float] = []
-        least = min(arrived.least, arrived.offer.came)
-        for chance in calibration.chances(arrived.offer.confidences, arrived.acceptance.bias.factor):
-            alive *= chance
-            if alive < NEGLIGIBLE and len(gains) >= least:
-                break
-            gains.append(alive)
-        return Choice(arrived.mode, gains, least=least)
 
     def learn(self, outcome: Outcome, acceptance: Acceptance, *, greedy: bool) -> None:
         """Count what was kept, and compare what was verified with what was said of it."""
@@ -99,8 +90,10 @@ class Trim:
 
     def _calibrate(self, outcome: Outcome, acceptance: Acceptance, *, greedy: bool) -> None:
         tried = min(outcome.accepted + (outcome.kept > outcome.accepted), outcome.drafted)  # a stop judges no draft
-        calibration = self._calibrations.setdefault((outcome.mode, greedy), Calibration())
-        calibration.learn(outcome.confidences, tried, outcome.accepted, acceptance.bias)
+        key = outcome.mode, greedy
+        if key not in self._calibrations:
+            self._calibrations[key] = Calibration()
+        self._calibrations[key].learn(outcome.confidences, tried, outcome.accepted, acceptance.bias)
 
     def forget(self, mode: str) -> None:
         """The drafter is gone; what comes back under its name may be another."""
@@ -108,12 +101,10 @@ class Trim:
         self._rounds.pop(mode, None)
 
 
-def _line(verify: Callable[[float], float], rows: int, drafts: int) -> Callable[[float], float]:
-    """`verify` from `rows` to `rows` + `drafts` as one straight line. Each number of rows was measured apart and is
-    some percent off, so the difference of two neighbours says nothing of what a row takes."""
-    first = verify(rows)
-    slope = (verify(rows + drafts) - first) / max(drafts, 1)
-    return lambda row: first + slope * (row - rows)
+def row_s(verify: Callable[[float], float], rows: int, drafts: int) -> float:
+    """Seconds that one of so many drafts adds to a forward of `rows`, on average. Each number of rows was measured
+    apart and is some percent off, so the difference of two neighbours would say nothing."""
+    return (verify(rows + drafts) - verify(rows)) / drafts if drafts else 0.0
 
 
 def reach(

@@ -28,10 +28,10 @@ def test_there_is_one_stated_confidence_for_each_bin():
 
 
 def test_one_bin_is_what_was_counted_with_four_drafts_that_are_believed_beforehand():
-    calibration = learned([([0.5], place % 2) for place in range(8)])  # 4 of 8
+    calibration = learned([([0.5], place % 2) for place in range(32)])  # every other
     fade = 0.999
-    tried = sum(fade**age for age in range(8))
-    won = sum(fade ** (7 - place) for place in range(8) if place % 2)
+    tried = sum(fade**age for age in range(32))
+    won = sum(fade ** (31 - place) for place in range(32) if place % 2)
     usual = (won + 0.8) / (tried + 1)
     expected = (won + 3 * usual + (0.45 + 0.6) / 2) / (tried + 4)
     [place_factor] = calibration._factors[:1]
