@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.policy.measure import Result, measure
+from bench.policy.measure import UNTOLD, Result, measure
 from bench.policy.plots import bars, course
 from bench.policy.scenarios import SCENARIOS
 
@@ -68,7 +68,8 @@ def main() -> None:
 def _line(name: str, by_policy: Mapping[str, Result]) -> str:
     told = (
         f"{policy} {by_policy[policy].vs_plain:.3f} x plain, regret {by_policy[policy].regret:+.1%}"
-        for policy in ("controller", "gate", "gate, unbounded")
+        for policy in ("controller", UNTOLD, "gate", "gate, unbounded")
+        if policy in by_policy
     )
     return f"{name:<30}{'; '.join(told)}"
 

@@ -8,7 +8,7 @@ from bench.policy.scenarios import Scenario
 from bench.policy.world import Text
 from services.target.policy.allot import Choice, Costs
 from services.target.policy.assign import assign
-from services.target.policy.decision import Decision, Plan, Seen, View
+from services.target.policy.decision import Cut, Decision, Offer, Plan, Seen, View
 
 
 class Fixed:
@@ -19,6 +19,9 @@ class Fixed:
 
     def decide(self, views: Sequence[View], drafters: Mapping[str, DrafterDescription]) -> Plan:
         return Plan({view.key: self._decision for view in views})
+
+    def cut(self, offers: Sequence[Offer]) -> Cut:
+        return Cut([offer.came for offer in offers])
 
     def record(self, seen: Seen) -> None:
         pass

@@ -24,6 +24,9 @@ ADAPTIVE: Mapping[str, Callable[[], Policy]] = {
     "gate, unbounded": lambda: GatePolicy(UNBOUNDED),
 }
 
+UNTOLD = "controller, without confidences"
+"""The same where drafters say nothing of their drafts, so that none is cut."""
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -49,6 +52,8 @@ def measure(scenarios: Sequence[Scenario] = SCENARIOS) -> Iterator[tuple[str, di
             for length in (each for each in LENGTHS if each <= drafter.most):
                 fixed[f"{drafter.mode} {length}"] = [simulate(each, Fixed(drafter.mode, length)) for each in lucky]
         runs = {name: [simulate(each, build()) for each in lucky] for name, build in ADAPTIVE.items()}
+        if any(drafter.spread for drafter in scenario.drafters):
+            runs[UNTOLD] = [simulate(each, Controller(PolicyRules()), told=False) for each in lucky]
         best = max(_rate(each) for each in fixed.values())
         knowing = max(best, _rate([_all_knowing(each) for each in lucky]))
         yield (

@@ -5,7 +5,7 @@ prose, multi-token prediction is even, and looking up helps where text repeats.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.policy.world import Drafter, Target, Text
 
@@ -27,6 +27,8 @@ NGRAM = Drafter(
 )  # fmt: skip
 SLOW = Drafter("mtp", 0.04, {"code": 0.8, "prose": 0.6, "structured": 0.8, "noise": 0.2}, draft_s=0.02, usual=3)
 ALL = (DFLASH, MTP, NGRAM)
+TELLING = tuple(replace(drafter, spread=1.0) for drafter in ALL)
+"""The same for tokens that are not equally easy, with drafters that say how sure they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +92,11 @@ SCENARIOS = (
     Scenario("growing context", DENSE, ALL, same("code", count=1, length=9000, prompt=16000)),
     Scenario("throttled clock, code", DENSE, ALL, same("code"), clock=half_way),
     Scenario("throttled clock, noise", SPARSE, ALL, same("noise"), clock=half_way),
+    Scenario("easy and hard tokens", DENSE, TELLING, mixed("code", "prose", count=6, length=800)),
+    Scenario("easy and hard tokens, sparse target", SPARSE, TELLING, mixed("code", "prose", count=6, length=800)),
+    Scenario("easy and hard tokens on a CPU", CPU, TELLING[2:], mixed("structured", "prose", count=6, length=600)),
+    Scenario(
+        "easy and hard tokens, load in steps", DENSE, TELLING,
+        mixed("code", "prose", "structured", "noise", count=160, length=200), load=steps(1, 8, 32, 64, 8, 2),
+    ),
 )  # fmt: skip

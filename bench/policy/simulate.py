@@ -10,7 +10,7 @@ from tandem.v1.drafter_pb2 import DrafterDescription
 
 from bench.policy.scenarios import Scenario
 from bench.policy.world import Drafter, Text
-from services.target.policy.decision import Outcome, Plan, Seen, View
+from services.target.policy.decision import Cut, Offer, Outcome, Plan, Seen, View
 from services.target.request import Speculation
 
 AUTO = Speculation()
@@ -19,6 +19,8 @@ JITTER, HICCUP, HICCUP_EVERY = 0.02, 3.0, 300
 
 class Policy(Protocol):
     def decide(self, views: Sequence[View], drafters: Mapping[str, DrafterDescription]) -> Plan: ...
+
+    def cut(self, offers: Sequence[Offer]) -> Cut: ...
 
     def record(self, seen: Seen) -> None: ...
 
@@ -46,7 +48,8 @@ class Run:
         self.rounds, self.thought_s = self.rounds + other.rounds, self.thought_s + other.thought_s
 
 
-def simulate(scenario: Scenario, policy: Policy) -> Run:
+def simulate(scenario: Scenario, policy: Policy, *, told: bool = True) -> Run:
+    """`told`: the policy hears what drafters say of their drafts."""
     waiting = list(scenario.texts())
     total = sum(text.length for text in waiting)
     drafters = {drafter.mode: drafter for drafter in scenario.drafters}
@@ -61,7 +64,11 @@ def simulate(scenario: Scenario, policy: Policy) -> Run:
         began = time.process_time()
         plan = policy.decide(views, descriptions)
         run.thought_s += time.process_time() - began
-        seen = _round(scenario, drafters, running, plan, scenario.clock(done), noise)
+        offers = _drafts(drafters, running, plan, told=told)
+        began = time.process_time()
+        cut = policy.cut(list(offers.values())) if offers else Cut(())
+        run.thought_s += time.process_time() - began
+        seen = _round(scenario, drafters, running, plan, scenario.clock(done), noise, _verified(offers, cut))
         began = time.process_time()
         policy.record(seen)
         run.thought_s += time.process_time() - began
@@ -79,6 +86,28 @@ def simulate(scenario: Scenario, policy: Policy) -> Run:
     return run
 
 
+NOTHING = (Offer(0, 0), 0)
+
+
+def _asked(text: Text, plan: Plan) -> int:
+    return min(plan.decisions[text.number].max_draft_tokens, text.length - text.done)
+
+
+def _drafts(drafters: Mapping[str, Drafter], running: Sequence[Text], plan: Plan, *, told: bool) -> dict[int, Offer]:
+    """What comes, by text."""
+    offers = {}
+    for text in running:
+        if (asked := _asked(text, plan)) > 0:
+            drafter = drafters[plan.decisions[text.number].mode]
+            if came := text.proposed(drafter, asked):
+                offers[text.number] = Offer(text.number, came, text.confidences(drafter, came) if told else ())
+    return offers
+
+
+def _verified(offers: Mapping[int, Offer], cut: Cut) -> dict[int, tuple[Offer, int]]:
+    return {key: (offer, length) for (key, offer), length in zip(offers.items(), cut.lengths, strict=True)}
+
+
 def _round(
     scenario: Scenario,
     drafters: Mapping[str, Drafter],
@@ -86,19 +115,20 @@ def _round(
     plan: Plan,
     clock: float,
     noise: random.Random,
+    verified: Mapping[int, tuple[Offer, int]],
 ) -> Seen:
     outcomes, asked_by_mode = [], {}
     for text in running:
         decision = plan.decisions[text.number]
-        asked = min(decision.max_draft_tokens, text.length - text.done)
-        drafted = accepted = 0
+        asked = _asked(text, plan)
+        accepted = 0
+        offer, drafted = verified.get(text.number, NOTHING)
         if asked > 0:
-            drafter = drafters[decision.mode]
-            drafted = text.proposed(drafter, asked)
-            accepted = text.accepted(drafter, drafted)
+            accepted = text.accepted(drafters[decision.mode], drafted)
             asked_by_mode.setdefault(decision.mode, []).append(asked)
         kept = min(accepted + 1, text.length - text.done + 1)
-        outcomes.append(Outcome(text.number, decision.mode, asked, drafted, accepted, kept))
+        cut, confidences = offer.came - drafted, offer.confidences
+        outcomes.append(Outcome(text.number, decision.mode, asked, drafted, accepted, kept, cut, confidences))
     draft_s = sum(drafters[mode].seconds(len(asked), max(asked)) for mode, asked in asked_by_mode.items())
     context = sum(text.context for text in running)
     verify_s = scenario.target.seconds(sum(1 + each.drafted for each in outcomes), context)

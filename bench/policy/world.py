@@ -17,7 +17,8 @@ Workload = str
 @dataclass(frozen=True, slots=True)
 class Drafter:
     """`rates`: by workload, the probability that a draft is right if those before it were; it falls by `fade` a place.
-    `proposes`: by workload, how often it has anything to say. `long`: what is left of the rates at 32k of context."""
+    `proposes`: by workload, how often it has anything to say. `long`: what is left of the rates at 32k of context.
+    `spread`: how much easier some tokens are than others; at 0 all are equal, and the drafter says nothing of them."""
 
     mode: str
     pass_s: float
@@ -29,6 +30,7 @@ class Drafter:
     fade: float = 0.98
     proposes: Mapping[Workload, float] = field(default_factory=dict)
     long: float = 1.0
+    spread: float = 0.0
 
     def seconds(self, sequences: int, length: int) -> float:
         return self.pass_s + self.draft_s * length + self.sequence_s * (sequences - 1)
@@ -76,15 +78,39 @@ class Text:
     def accepted(self, drafter: Drafter, drafted: int) -> int:
         for place in range(drafted):
             position = self.done + place
-            if _luck(self.number, position) >= drafter.rate(self.workload(position), place, self.context):
+            if _luck(self.number, position) >= self._rate(drafter, place):
                 return place
         return drafted
+
+    def _rate(self, drafter: Drafter, place: int) -> float:
+        position = self.done + place
+        rate = drafter.rate(self.workload(position), place, self.context)
+        if drafter.spread:
+            ease = _luck(self.number, position, "ease")
+            rate = _shifted(rate, drafter.spread * math.log((ease + 1e-9) / (1 - ease + 1e-9)))
+        return rate
+
+    def confidences(self, drafter: Drafter, came: int) -> Sequence[float]:
+        """What the drafter says of its drafts: the better the likelier, but far too sure of itself, and not always."""
+        if not drafter.spread:
+            return ()
+        said = []
+        for place in range(came):
+            off = _luck(self.number, self.done + place, drafter.mode, "off")
+            said.append(_shifted(self._rate(drafter, place), 1.5 + math.log((off + 1e-9) / (1 - off + 1e-9)) / 3))
+        return said
 
     def survival(self, drafter: Drafter, most: int) -> Sequence[float]:
         """What a policy that knew everything would expect."""
         often = drafter.proposes.get(self.workload(self.done), 1.0)
-        rates = [drafter.rate(self.workload(self.done), place, self.context) for place in range(most)]
+        rates = [self._rate(drafter, place) for place in range(most)]
         return [often * math.prod(rates[: place + 1]) for place in range(most)]
+
+
+def _shifted(chance: float, by: float) -> float:
+    """A probability with `by` more in its log-odds."""
+    odds = chance / max(1 - chance, 1e-9) * math.exp(by)
+    return odds / (1 + odds)
 
 
 def _luck(*what: object) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 from services.console.posted import read, report_of
 from services.errors import InvalidRequest, Unavailable
 
-COLUMNS = ("at", "mode", "asked", "drafted", "kept", "predicted", "measured", "shared", "because")
+COLUMNS = ("at", "mode", "asked", "came", "verified", "kept", "predicted", "measured", "shared", "because")
 
 
 def recorded(path: Path, *, address: str) -> dict[str, Any]:
@@ -44,7 +44,8 @@ def _row(each: dict[str, Any]) -> dict[str, object]:
         "at": each["at"],
         "mode": each["mode"],
         "asked": each["asked"],
-        "drafted": each["drafted"],
+        "came": each.get("came", each["drafted"]),  # a report of before drafts were cut does not tell
+        "verified": each["drafted"],
         "kept": each["accepted"],
         "predicted": "-" if predicted is None else f"{predicted * 1e3:.2f} ms",
         "measured": f"{each['measured_seconds'] * 1e3:.2f} ms",
@@ -54,7 +55,7 @@ def _row(each: dict[str, Any]) -> dict[str, object]:
 
 
 def _line(row: dict[str, object]) -> str:
-    numbers = "".join(f"{row[name]!s:>9}" for name in ("asked", "drafted", "kept"))
+    numbers = "".join(f"{row[name]!s:>9}" for name in ("asked", "came", "verified", "kept"))
     times = "".join(f"{row[name]!s:>12}" for name in ("predicted", "measured"))
     return f"{row['at']!s:>6}  {row['mode']!s:<8}{numbers}{times}{row['shared']!s:>8}  {row['because']}"
 

@@ -78,7 +78,7 @@ def as_json(report: SpeculationReport, *, stats: bool, audit: bool, explain: boo
 
 
 def _decision(decision: RoundDecision) -> dict[str, Any]:
-    names = ("at", "because", "asked", "drafted", "accepted", "measured_seconds", "sequences")
+    names = ("at", "because", "asked", "came", "drafted", "accepted", "measured_seconds", "sequences")
     predicted = decision.predicted_seconds if decision.HasField("predicted_seconds") else None
     found = {name: getattr(decision, name) for name in names}
     return {"mode": MODES.name(decision.mode)} | found | {"predicted_seconds": predicted}

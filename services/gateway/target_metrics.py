@@ -64,6 +64,8 @@ def _load(load: Load) -> Iterator[Metric]:
     predicted = "Seconds that the policy expected rounds to take, of those whose time it could tell."
     yield _total("round_predicted_seconds", predicted, load.predicted_seconds)
     yield _total("round_measured_seconds", "Seconds that the same rounds took.", load.measured_seconds)
+    cut = "Drafts that came and were not verified, as they were not expected to be worth their rows."
+    yield _counted("spec_decode_num_cut_draft_tokens", cut, load.cut, label="drafter")
     dropped = "What the drafter sent and nobody used, by why."
     yield _counted("spec_decode_num_dropped_proposals", dropped, load.dropped)
 
@@ -83,8 +85,8 @@ def _labelled(name: str, help: str, label: str, values: Mapping[str, float]) -> 
     return family
 
 
-def _counted(name: str, help: str, counts: Mapping[str, int]) -> Metric:
-    family = CounterMetricFamily(f"tandem_{name}", help, labels=("reason",))
+def _counted(name: str, help: str, counts: Mapping[str, int], *, label: str = "reason") -> Metric:
+    family = CounterMetricFamily(f"tandem_{name}", help, labels=(label,))
     for reason, count in sorted(counts.items()):
         family.add_metric((reason,), count)
     return family

@@ -27,6 +27,7 @@ class RoundRecord:
     mode: str
     because: str
     asked: int
+    came: int
     drafted: int
     accepted: int
     predicted_s: float | None

@@ -156,7 +156,9 @@ class Rounds:
         drafts = await self._link.draft(asks)
         self._draft_s = self._clock() - began
         self.spent.draft_s += self._draft_s
-        return drafts
+        verified = self.steering.cut(drafts)
+        self.spent.skipped["cut"] += sum(not ids for ids in verified.values())
+        return verified
 
     def _publish(self, progress: Progress) -> None:
         sequence = progress.sequence

@@ -8,8 +8,9 @@ from typing import Protocol
 from tandem.v1.drafter_pb2 import DrafterDescription
 
 from services.target.link.link import DraftAsk, DrafterLink
+from services.target.link.turn import Draft
 from services.target.policy.bands import place
-from services.target.policy.decision import Decision, Outcome, Plan, Seen, View
+from services.target.policy.decision import Cut, Decision, Offer, Outcome, Plan, Seen, View
 from services.target.policy.resolve import resolve
 from services.target.policy.rules import PolicyRules
 from services.target.report import RoundRecord
@@ -22,9 +23,12 @@ RECORDED_ROUNDS = 4096
 
 
 class Policy(Protocol):
-    """Decides before a round, learns after it. `resting`: why sequences rest that may draft, a reason for each."""
+    """Decides before a round, cuts drafts before they are verified, learns after that. `resting`: why sequences rest
+    that may draft, a reason for each."""
 
     def decide(self, views: Sequence[View], drafters: Mapping[str, DrafterDescription]) -> Plan: ...
+
+    def cut(self, offers: Sequence[Offer]) -> Cut: ...
 
     def record(self, seen: Seen) -> None: ...
 
@@ -36,10 +40,11 @@ class Policy(Protocol):
 @dataclass(slots=True)
 class Decided:
     """Totals: decisions by the rule that made them, switches by reason, seconds of the rounds whose time was predicted,
-    as predicted and as measured."""
+    as predicted and as measured; drafts that came and were cut, by drafter."""
 
     because: Counter[str]
     switches: Counter[str]
+    cut: Counter[str]
     predicted_s: float = 0.0
     measured_s: float = 0.0
 
@@ -48,10 +53,12 @@ class Steering:
     """One policy for all sequences. Touched on the event loop only."""
 
     def __init__(self, policy: Policy, rules: PolicyRules, link: DrafterLink) -> None:
-        self.totals = Decided(Counter(), Counter())
+        self.totals = Decided(Counter(), Counter(), Counter())
         self._policy, self._rules, self._link = policy, rules, link
         self._plan = Plan({})
         self._asked: dict[int, int] = {}
+        self._came: Mapping[int, Draft] = {}
+        self._seconds: float | None = None  # that the round is expected to take
 
     @property
     def resting(self) -> Mapping[str, int]:
@@ -69,6 +76,7 @@ class Steering:
         """Give each sequence its decision for the coming round."""
         views = {sequence.id: _view(sequence, self._link.hindrances(sequence)) for sequence in running}
         self._plan = self._policy.decide(list(views.values()), self._link.drafters)
+        self._seconds, self._came = self._plan.seconds, {}
         for sequence in running:
             decision = self._plan.decisions[sequence.id]
             if sequence.prefilled:
@@ -88,6 +96,19 @@ class Steering:
         self._asked = {ask.sequence.id: ask.max_draft_tokens for ask in asks}
         return asks
 
+    def cut(self, drafts: Mapping[int, Draft]) -> Mapping[int, tuple[int, ...]]:
+        """What is verified of the drafts that came, by sequence: of each a beginning, which may be none of it."""
+        self._came = drafts
+        if not drafts:
+            return {}
+        offers = [Offer(key, len(draft.ids), draft.confidences) for key, draft in drafts.items()]
+        cut = self._policy.cut(offers)
+        self._seconds = self._plan.seconds if cut.seconds is None else cut.seconds
+        return {
+            offer.key: drafts[offer.key].ids[: max(length, 0)]
+            for offer, length in zip(offers, cut.lengths, strict=True)
+        }
+
     def record(self, progress: Sequence[Progress], draft_s: float, verify_s: float) -> None:
         """Tell the policy what the round did; `progress` is of all sequences that were in it."""
         decoded = [each for each in progress if each.decoded]
@@ -96,10 +117,12 @@ class Steering:
         context = sum(len(each.sequence.ids) - len(each.kept) for each in decoded)
         answered = bool(self._asked) and self._link.answered
         self._policy.record(Seen(outcomes, context, draft_s, verify_s, mixed, answered))
-        if self._plan.seconds is not None and decoded and not mixed:
-            self.totals.predicted_s += self._plan.seconds
+        if self._seconds is not None and decoded and not mixed:
+            self.totals.predicted_s += self._seconds
             self.totals.measured_s += draft_s + verify_s
         for each, outcome in zip(decoded, outcomes, strict=True):
+            if outcome.cut:
+                self.totals.cut[outcome.mode] += outcome.cut
             if each.sequence.request.speculation.explain:
                 self._write_down(each.sequence, outcome, draft_s + verify_s)
 
@@ -112,7 +135,17 @@ class Steering:
         assert sequence.current is not None, "decided at the start of the round"
         accepted = sum(kept.origin == "accepted" for kept in progress.kept)
         asked = self._asked.get(sequence.id, 0) if sequence.id in self._link.asked else 0
-        return Outcome(sequence.id, sequence.current.mode, asked, progress.drafted, accepted, len(progress.kept))
+        came = self._came.get(sequence.id)
+        return Outcome(
+            sequence.id,
+            sequence.current.mode,
+            asked,
+            progress.drafted,
+            accepted,
+            len(progress.kept),
+            len(came.ids) - progress.drafted if came else 0,
+            came.confidences if came else (),
+        )
 
     def _write_down(self, sequence: Generation, outcome: Outcome, measured_s: float) -> None:
         decision = sequence.current
@@ -125,9 +158,10 @@ class Steering:
                 mode=decision.mode,
                 because=decision.because,
                 asked=outcome.asked,
+                came=outcome.came,
                 drafted=outcome.drafted,
                 accepted=outcome.accepted,
-                predicted_s=self._plan.seconds,
+                predicted_s=self._seconds,
                 measured_s=measured_s,
                 sequences=len(self._plan.decisions),
             )
@@ -142,4 +176,5 @@ def _view(sequence: Generation, hindrances: Mapping[str, str]) -> View:
         remaining=sequence.remaining,
         hindrances=hindrances,
         decoding=sequence.prefilled,
+        greedy=sequence.request.sampling.temperature == 0,
     )

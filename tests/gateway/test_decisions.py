@@ -19,7 +19,8 @@ def explains(request):
         at=1 + request.choice,
         mode=3,
         because="speed",
-        asked=4,
+        asked=5,
+        came=4,
         drafted=3,
         accepted=2,
         measured_seconds=0.5,
@@ -36,8 +37,8 @@ async def test_the_decisions_of_all_choices_are_told(gateway):
         answer = (await peers.chat(n=2, speculation={"explain": True})).json()
         silent = (await peers.chat(n=2)).json()
     common = {
-        "mode": "ngram", "because": "speed", "asked": 4, "drafted": 3, "accepted": 2, "measured_seconds": 0.5,
-        "sequences": 2,
+        "mode": "ngram", "because": "speed", "asked": 5, "came": 4, "drafted": 3, "accepted": 2,
+        "measured_seconds": 0.5, "sequences": 2,
     }  # fmt: skip
     assert answer["speculation"]["decisions"] == [
         common | {"at": 1, "predicted_seconds": None},

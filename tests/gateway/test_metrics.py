@@ -152,6 +152,7 @@ async def test_what_the_target_does_shows_under_the_names_of_others(gateway):
                 verify_seconds=2.5,
                 skipped={"context": 4, "nothing_proposed": 5},
                 dropped={"stale": 6},
+                cut={"mtp": 8},
                 contexts=2,
             )
         )
@@ -166,6 +167,7 @@ async def test_what_the_target_does_shows_under_the_names_of_others(gateway):
     skipped = {key[1]: value for key, value in counted.items() if key[0] == "spec_decode_num_skipped_rounds_total"}
     assert skipped == {"context": 4, "nothing_proposed": 5}
     assert counted["spec_decode_num_dropped_proposals_total", "stale"] == 6
+    assert counted["spec_decode_num_cut_draft_tokens_total", "mtp"] == 8
     assert again["verify_seconds_count",] == again["kv_cache_usage_perc",] == 0, "as of a target that began again"
 
 

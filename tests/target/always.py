@@ -1,7 +1,7 @@
 """A policy that always drafts, with what resolution alone gives: for tests of everything but the policy."""
 
 from services.target.policy.bands import DEFAULT_BANDS, place
-from services.target.policy.decision import Plan
+from services.target.policy.decision import Cut, Plan
 from services.target.policy.resolve import resolve
 
 
@@ -10,6 +10,9 @@ class Always:
 
     def decide(self, views, drafters) -> Plan:
         return Plan({view.key: resolve(view, self._band(view), drafters, {}) for view in views})
+
+    def cut(self, offers) -> Cut:
+        return Cut([offer.came for offer in offers])
 
     def record(self, seen) -> None:
         pass

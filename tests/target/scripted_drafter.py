@@ -46,7 +46,8 @@ class ScriptedDrafter(DrafterServiceServicer):
     """`truth` maps a history to its true continuation; `script` gives the kind and length of each answer, then repeats
     `right`. `on_time` counts proposed tokens that were valid answers in time, `fed_taps` positions whose taps were
     right. `faults` is what the target should not have done, such as feeding other taps than the model's. `needs` says
-    which taps each mode needs; a ring is mapped when it lies in `tap_folder`."""
+    which taps each mode needs; `confidence` what is said of so many drafts; a ring is mapped when it lies in
+    `tap_folder`."""
 
     truth: Callable[[Sequence[int]], Sequence[int]]
     script: Iterator[tuple[str, int]]
@@ -63,6 +64,7 @@ class ScriptedDrafter(DrafterServiceServicer):
     modes: tuple[int, ...] = (NGRAM,)
     needs: Mapping[int, tuple[int, ...]] = field(default_factory=lambda: NEEDS)
     context_length: int | None = None
+    confidence: Callable[[int], Sequence[float]] | None = None
     tap_folder: Path | None = None
     rings: list[Ring | None] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -244,6 +246,8 @@ class ScriptedDrafter(DrafterServiceServicer):
                 proposal.ids[len(draft) // 2] = 2**32 - 1
             case "overlong":
                 proposal.ids.extend([1] * 40)
+        if self.confidence is not None:
+            proposal.confidences.extend(self.confidence(len(proposal.ids)))
         if kind in ("right", "wrong", "wrong_first", "doubled", "unexpected", "huge_ids", "overlong"):
             usable = takewhile(lambda id: id < 32, proposal.ids[: asked.max_draft_tokens])
             self.on_time += len(list(usable))

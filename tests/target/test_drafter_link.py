@@ -10,7 +10,7 @@ from tandem.v1.drafter_pb2 import Proposal, Proposals, TurnSequence
 from services.errors import Unsupported
 from services.target.link.link import Patience
 from services.target.link.patience import Breaker, Deadline
-from services.target.link.turn import Turn
+from services.target.link.turn import Draft, Turn
 from tests.target.harness import HASTY, PATIENT, plain_answer, request, system, tokens, truth_of
 from tests.target.scripted_drafter import DFLASH, DFLASH2, MTP, NGRAM, ScriptedDrafter
 
@@ -82,10 +82,31 @@ async def test_a_draft_is_cut_before_the_first_id_that_is_none(beyond: int) -> N
         given = Proposal(sequence=1, epoch=1, frontier=5, anchor=3, ids=ids)
         return turn.read(Proposals(turn=1, proposals=[given]), dropped)
 
-    assert read(0, 31, beyond, 7) == {1: (0, 31)}
+    assert read(0, 31, beyond, 7) == {1: Draft((0, 31))}
     assert read(beyond, 7) == {}
     assert dropped["invalid_id"] == 2
-    assert read(0, 31) == {1: (0, 31)}
+    assert read(0, 31) == {1: Draft((0, 31))}
+
+
+@pytest.mark.parametrize(
+    ("given", "kept", "unusable"),
+    [
+        ((0.5, 0.25, 0.75), (0.5, 0.25), 0),
+        ((), (), 0),
+        ((-3.0, 7.0, 0.5), (0.0, 1.0), 0),
+        ((0.5, 0.25), (), 1),
+        ((0.5, 0.25, 0.5, 0.5), (), 1),
+        ((0.5, 0.25, float("nan")), (), 1),
+        ((float("inf"), 0.25, float("-inf")), (), 1),
+        ((0.5, float("inf"), 0.5), (), 1),
+    ],
+)
+async def test_confidences_stay_with_their_drafts_or_go_all_together(given, kept, unusable) -> None:
+    entry = TurnSequence(sequence=1, epoch=1, frontier=5, anchor=3, max_draft_tokens=2)
+    turn, dropped = Turn(1, 0.0, {1: entry}, 32), Counter[str]()
+    proposal = Proposal(sequence=1, epoch=1, frontier=5, anchor=3, ids=(7, 8, 9), confidences=given)
+    assert turn.read(Proposals(turn=1, proposals=[proposal]), dropped) == {1: Draft((7, 8), kept)}
+    assert +dropped == Counter(overlong=1, invalid_confidence=unusable)
 
 
 async def test_a_drafter_that_hangs_is_given_up_and_its_next_stream_drafts() -> None:

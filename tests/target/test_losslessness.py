@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -100,10 +101,17 @@ def check_report(asked: Request, updates: list[Update]) -> None:
 
 
 async def run_scenario(
-    asked: list[Request], script, limits: Bounds, leaving: dict[int, int], offer: Offer = Offer(), **options
+    asked: list[Request],
+    script,
+    limits: Bounds,
+    leaving: dict[int, int],
+    offer: Offer = Offer(),
+    confidence: Callable[[int], list[float]] | None = None,
+    **options,
 ) -> None:
     with ring_folder() as folder:
         drafter = ScriptedDrafter(truth_of(asked), iter(script), modes=offer.modes, tap_folder=folder)
+        drafter.confidence = confidence
         await run_offer(asked, script, limits, leaving, offer, drafter, **options)
         assert not list(folder.iterdir())
     assert drafter.faults == []

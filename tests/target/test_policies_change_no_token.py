@@ -8,12 +8,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from services.target.encode import load
 from services.target.policies import policy
 from services.target.policy.bands import Band
+from services.target.policy.decision import Cut
 from services.target.policy.gate import GateRules
 from services.target.policy.rules import PolicyRules
+from tests.target.always import Always
 from tests.target.harness import BOUNDS, plain_answer, request, system, tokens, truth_of
 from tests.target.scripted_drafter import MTP, NGRAM, ScriptedDrafter
+from tests.target.scripted_model import ScriptedModel
 from tests.target.test_losslessness import bounds, offers, requests, run_scenario, scripts
 
 pytestmark = pytest.mark.anyio
@@ -63,7 +67,95 @@ def wild_clock(seed: int):
 )
 async def test_no_policy_can_change_the_answer(asked, script, limits, leaving, offer, name, rules, seed):
     steered = {"policy": policy(name, rules), "rules": rules, "clock": wild_clock(seed)}
-    await run_scenario(asked, script, limits, leaving, offer, **steered)
+    await run_scenario(asked, script, limits, leaving, offer, confidence=any_confidence(seed), **steered)
+
+
+def any_confidence(seed: int):
+    """Mostly some share for each draft; sometimes none, too few, too many, or what is no share."""
+    luck = random.Random(seed)
+
+    def said(drafts: int) -> list[float]:
+        count = max(drafts + luck.choice([0, 0, 0, 0, -1, 1]), 0)
+        odd = luck.choice([float("nan"), float("inf"), -1.0, 2.0])
+        return [luck.random() if luck.random() < 0.97 else odd for _ in range(luck.choice([count, count, count, 0]))]
+
+    return said
+
+
+class Slashing(Always):
+    """Cuts drafts anywhere, and says what no policy should."""
+
+    def __init__(self, seed: int) -> None:
+        self.luck = random.Random(seed)
+        self.cuts = 0
+
+    def cut(self, offers) -> Cut:
+        lengths = [self.luck.randint(-2, offer.came + 2) for offer in offers]
+        self.cuts += sum(length < offer.came for length, offer in zip(lengths, offers, strict=True))
+        return Cut(lengths)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(
+    asked=st.lists(requests(), min_size=1, max_size=5),
+    script=scripts,
+    limits=bounds,
+    leaving=st.dictionaries(st.integers(0, 4), st.integers(0, 6), max_size=2),
+    offer=offers,
+    seed=st.integers(0, 2**32),
+)
+async def test_no_cut_can_change_the_answer(asked, script, limits, leaving, offer, seed):
+    await run_scenario(asked, script, limits, leaving, offer, policy=Slashing(seed))
+
+
+async def test_what_came_what_was_verified_and_what_was_cut_are_told_apart():
+    asked = request(range(8), 60, mode="ngram", max_draft_tokens=5)
+    asked = replace(asked, speculation=replace(asked.speculation, explain=True))
+    drafter, slashing = ScriptedDrafter(truth_of([asked]), iter(())), Slashing(5)
+    async with system(drafter, policy=slashing) as running:
+        updates = await running.answer(asked)
+        told = load(running.rounds, running.link)
+    assert tokens(updates) == plain_answer(asked)
+    recorded = updates[-1].report.recorded
+    assert slashing.cuts > 5
+    assert all(0 <= each.accepted == each.drafted <= each.came == each.asked for each in recorded)
+    assert told.cut == {"ngram": sum(each.came - each.drafted for each in recorded)}
+    assert told.skipped["cut"] == sum(each.came > each.drafted == 0 for each in recorded) > 0
+    assert sum(each.drafted for each in told.drafters) == sum(each.drafted for each in recorded)
+
+
+async def test_the_controller_verifies_less_where_drafts_are_said_to_be_bad():
+    """Every other draft is wrong from its first token on, and says so."""
+    asked = request(range(8), 400, mode="ngram")
+    asked = replace(asked, speculation=replace(asked.speculation, explain=True))
+    script = [("right", 15), ("wrong_first", 15)] * 200
+    drafter = ScriptedDrafter(truth_of([asked]), iter(script))
+    drafter.confidence = lambda drafts: [0.9 if drafter.turns % 2 else 0.3] * drafts
+    seconds, rows = 0.0, []
+
+    def by_rows() -> float:
+        """Drafts take no time, and a forward that of its rows; it is looked at before and after each."""
+        nonlocal seconds
+        seconds += sum(rows)
+        rows.clear()
+        return seconds
+
+    model = ScriptedModel(cache_rows=600)
+    forward = model.forward
+    model.forward = lambda blocks, **wanted: (
+        rows.append(1.0 + 0.2 * sum(len(each.ids) for each in blocks)),
+        forward(blocks, **wanted),
+    )[1]
+    rules = PolicyRules()
+    async with system(drafter, model=model, policy=policy("controller", rules), rules=rules, clock=by_rows) as running:
+        updates = await running.answer(asked)
+    assert tokens(updates) == plain_answer(asked)
+    late = [each for each in updates[-1].report.recorded[-30:] if each.came and each.because == "speed"]
+    bad = [each.drafted for each in late if not each.accepted]
+    good = [each.accepted for each in late if each.accepted]
+    assert good
+    assert bad
+    assert sum(bad) / len(bad) < 2 < sum(good) / len(good)
 
 
 async def steered_answer(asked, *, modes, name="controller", rules=None, clock=None):

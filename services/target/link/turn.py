@@ -5,13 +5,23 @@ in. Ids are checked before anything uses one as an index.
 """
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tandem.v1.drafter_pb2 import Proposal, Proposals, TurnSequence
 
-Drafts = dict[int, tuple[int, ...]]
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """`confidences`: one for each id, 0..1, or none at all."""
+
+    ids: tuple[int, ...]
+    confidences: tuple[float, ...] = ()
+
+
+Drafts = dict[int, Draft]
 
 
 @dataclass(slots=True)
@@ -36,8 +46,10 @@ class Turn:
             draft = _valid(ids, self.vocab_size)
             dropped["overlong"] += len(proposal.ids) > len(ids)
             dropped["invalid_id"] += len(draft) < len(ids)
+            confidences = _confidences(proposal)
+            dropped["invalid_confidence"] += len(confidences) < len(proposal.confidences)
             if draft:
-                drafts[proposal.sequence] = draft
+                drafts[proposal.sequence] = Draft(draft, confidences[: len(draft)])
         return drafts
 
     def resolve(self, drafts: Drafts) -> None:
@@ -47,6 +59,15 @@ class Turn:
 
 def _answers(proposal: Proposal, asked: TurnSequence) -> bool:
     return (proposal.epoch, proposal.frontier, proposal.anchor) == (asked.epoch, asked.frontier, asked.anchor)
+
+
+def _confidences(proposal: Proposal) -> tuple[float, ...]:
+    """Within 0..1. None at all where they are not one for each draft, or one is no number: which of them still tell
+    something cannot be known."""
+    given = tuple(proposal.confidences)
+    if len(given) != len(proposal.ids) or not math.isfinite(sum(given)):
+        return ()
+    return tuple(min(max(each, 0.0), 1.0) for each in given)
 
 
 def _valid(ids: Sequence[int], vocab_size: int) -> tuple[int, ...]:

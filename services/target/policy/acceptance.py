@@ -6,6 +6,8 @@ That a drafter has nothing to say is counted apart: it costs next to nothing, an
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import mul
 
 POSITIONS = 15
 HOPE = 0.8
@@ -43,17 +45,51 @@ class Tally:
     won: list[float] = field(default_factory=lambda: [0.0] * POSITIONS)
     weight: float = 1.0
 
-    def add(self, asked: int, accepted: int) -> None:
-        """A draft that was asked for and is missing behind others was not kept."""
+    def add(self, asked: int, accepted: int, cut: Sequence[float] = ()) -> None:
+        """A draft that was asked for and is missing behind others was not kept. `cut`: the first `accepted` were all
+        that were verified, and more came; what is to be expected of each, if those before it are kept, is counted in
+        the place of what was not seen."""
         self.weight /= self.fade
         for i in range(min(accepted + 1, asked)):
             self.tried[i] += self.weight
         for i in range(accepted):
             self.won[i] += self.weight
+        if cut:
+            self._expect(asked, accepted, cut)
         if self.weight > 1e12:
             self.tried = [each / self.weight for each in self.tried]
             self.won = [each / self.weight for each in self.won]
             self.weight = 1.0
+
+    def _expect(self, asked: int, accepted: int, cut: Sequence[float]) -> None:
+        alive = self.weight
+        for place, chance in enumerate(cut, accepted):
+            if place > accepted:
+                self.tried[place] += alive
+            alive *= chance
+            self.won[place] += alive
+        if accepted + len(cut) < asked:
+            self.tried[accepted + len(cut)] += alive
+
+
+@dataclass(slots=True)
+class Bias:
+    """Drafts that were `missed` and misses that were `foretold`, both fading by `fade` with each round. Above 1 the
+    `factor` says that more are missed than was foretold."""
+
+    fade: float
+    missed: float = 0.0
+    foretold: float = 0.0
+
+    def add(self, missed: float, foretold: float) -> None:
+        self.missed, self.foretold = self.fade * self.missed + missed, self.fade * self.foretold + foretold
+
+    def relax(self, left: float) -> None:
+        self.missed, self.foretold = left * self.missed, left * self.foretold
+
+    @property
+    def factor(self) -> float:
+        return (self.missed + SURE) / (self.foretold + SURE)
 
 
 class Prior:
@@ -66,11 +102,11 @@ class Prior:
         self.tries = 0
         self._drafts, self._came = Tally(fade=0.998), Tally(fade=0.998)
 
-    def add(self, asked: int, drafted: int, accepted: int) -> None:
+    def add(self, asked: int, came: int, accepted: int, cut: Sequence[float] = ()) -> None:
         self.tries += 1
-        self._came.add(1, int(drafted > 0))
-        if drafted:
-            self._drafts.add(asked, accepted)
+        self._came.add(1, int(came > 0))
+        if came:
+            self._drafts.add(asked, accepted, cut)
 
     def relax(self) -> None:
         """No sequence used it in a round."""
@@ -89,27 +125,33 @@ class Prior:
 
 
 class Acceptance:
-    """One drafter for one sequence. `drafted` and `accepted` drafts in all."""
+    """One drafter for one sequence. Drafts that came and that were `accepted`, in all; of those that were cut as many
+    as is to be expected. `bias` is that of the confidences that were given for the sequence."""
 
     def __init__(self, prior: Prior) -> None:
-        self.drafted = self.accepted = 0
+        self.came, self.accepted = 0, 0.0
+        self.bias = Bias(fade=0.985)
         self._prior = prior
         self._drafts, self._came = Tally(fade=0.985), Tally(fade=0.99)
-        self._missed = self._expected = 0.0
+        self._harder = Bias(fade=0.985)
         self._hoped: Sequence[float] = ()
         self._drift, self._spread = 0.0, 1.0
 
-    def record(self, asked: int, drafted: int, accepted: int) -> None:
-        self.drafted, self.accepted = self.drafted + drafted, self.accepted + accepted
-        self._prior.add(asked, drafted, accepted)
-        self._came.add(1, int(drafted > 0))
-        if drafted:
-            self._notice(accepted - sum(self._hoped[:asked]) / self.speaks)
-            self._drafts.add(asked, accepted)
-            tried = min(accepted + 1, asked)
-            fade = self._drafts.fade
-            self._missed = fade * self._missed + (tried > accepted)
-            self._expected = fade * self._expected + tried - sum(self._prior.rates[:tried])
+    def record(self, asked: int, came: int, accepted: int, cut: Sequence[float] = ()) -> None:
+        """`cut` as in `Tally.add`."""
+        kept, tried = float(accepted), [1.0] * min(accepted + 1, asked)
+        if cut:
+            alive = list(accumulate(cut, mul))
+            kept += sum(alive)
+            tried += alive[: asked - accepted - 1]
+        self.came, self.accepted = self.came + came, self.accepted + kept
+        self._prior.add(asked, came, accepted, cut)
+        self._came.add(1, int(came > 0))
+        if came:
+            self._notice(kept - sum(self._hoped[:asked]) / self.speaks)
+            self._drafts.add(asked, accepted, cut)
+            likely = sum(map(mul, tried, self._prior.rates))
+            self._harder.add(sum(tried) - kept, sum(tried) - likely)
 
     def _notice(self, surprise: float) -> None:
         """The text became another when what is kept is off by far more than by chance, several rounds together."""
@@ -117,13 +159,15 @@ class Acceptance:
         self._drift = RECENT * self._drift + surprise
         if self._drift * self._drift > FAR * FAR * self._spread / (1 - RECENT * RECENT):
             self._drafts.weight /= FORGET
-            self._missed, self._expected, self._drift = FORGET * self._missed, FORGET * self._expected, 0.0
+            self._harder.relax(FORGET)
+            self._drift = 0.0
 
     def relax(self) -> None:
         """It was not used in a round."""
         for tally in (self._drafts, self._came):
             tally.weight /= RELAX
-        self._missed, self._expected = RELAX * self._missed, RELAX * self._expected
+        self._harder.relax(RELAX)
+        self.bias.relax(RELAX)
 
     @property
     def speaks(self) -> float:
@@ -134,7 +178,7 @@ class Acceptance:
     def survival(self, most: int) -> Sequence[float]:
         """Element i of at most `most`: the probability that drafts come, and draft i and all before it are kept."""
         # A sequence that misses more than expected where it was tried will do so where it was not.
-        harder = (self._missed + SURE) / (self._expected + SURE)
+        harder = self._harder.factor
         tally, alive = self._drafts, self.speaks
         survival: list[float] = []
         trust = TRUST * tally.weight

@@ -27,11 +27,13 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """`lengths` of the drafts in the order of the choices, and what the round is expected to keep and to take."""
+    """`lengths` of the drafts in the order of the choices, and what the round is expected to keep and to take;
+    `wait_s` of that for drafts."""
 
     lengths: tuple[int, ...]
     tokens: float
     seconds: float
+    wait_s: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -77,7 +79,7 @@ def allot(choices: Sequence[Choice | None], costs: Costs) -> Allotment:
     drafts.sort(key=itemgetter(0, 1, 2))
     forced = sum(choice.least for choice in choices if choice)
     turn, tokens, rows = _Turn(costs), float(len(choices)), float(len(choices))
-    best: tuple[float, int, float, float] | None = None
+    best: tuple[float, int, float, float, float] | None = None
     stride = max(1, len(drafts) // LOOKS)
     for count in range(len(drafts) + 1):
         if count:
@@ -88,9 +90,9 @@ def allot(choices: Sequence[Choice | None], costs: Costs) -> Allotment:
             continue
         seconds = costs.verify(rows) + turn.seconds
         if best is None or tokens > best[0] * seconds:
-            best = (tokens / seconds, count, tokens, seconds)
+            best = (tokens / seconds, count, tokens, seconds, turn.seconds)
     assert best is not None, "the last place is weighed"
     lengths = [0] * len(choices)
     for _, place, index, _, _ in drafts[: best[1]]:
         lengths[index] = place + 1
-    return Allotment(tuple(lengths), best[2], best[3])
+    return Allotment(tuple(lengths), *best[2:])

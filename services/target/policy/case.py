@@ -42,18 +42,19 @@ class Case:
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """By case: the drafter or None, why the others rest, and the rule that decided. `allotment` is what is expected of
-    the round. `trial_rate`: something is tried, and this many tokens a
-    second are given up for it."""
+    the round. `trial_rate`: something is tried, and this many tokens a second are given up for it. `asks`: how
+    far to ask, where that is further than what is worth it on average."""
 
     modes: Sequence[str | None]
     reasons: Sequence[str]
     because: Sequence[str]
     allotment: Allotment
     trial_rate: float | None = None
+    asks: Sequence[int] = ()
 
     def speeds(self, index: int, case: Case) -> Mapping[str, Speed]:
         """What the choice says of each drafter that could draft for the case."""
-        length, used = self.allotment.lengths[index], self.modes[index]
+        length, used = (self.asks or self.allotment.lengths)[index], self.modes[index]
         return {
             mode: Speed(length, gain=1.0, because=self.because[index])
             if mode == used

@@ -13,12 +13,13 @@ from services.target.policy.acceptance import Prior
 from services.target.policy.budget import Budget
 from services.target.policy.case import Case, Chosen
 from services.target.policy.choosing import choose
-from services.target.policy.decision import Decision, Plan, Seen, View
+from services.target.policy.decision import Cut, Decision, Offer, Plan, Seen, View
 from services.target.policy.resolve import eligible, limit, resolve
 from services.target.policy.rules import PolicyRules
 from services.target.policy.steered import Steered
 from services.target.policy.timings import Timings
 from services.target.policy.tries import Tries
+from services.target.policy.trim import Arrived, Trim, reach
 
 Drafters = Mapping[str, DrafterDescription]
 
@@ -33,11 +34,13 @@ ROUNDS_PER_PLAN = 4
 
 
 class Controller:
-    """Touched between rounds only: `decide`, then `record` what came of it. Deterministic in what it is told."""
+    """Touched between forwards only: `decide`, `cut` what drafts came, then `record` what came of it. Deterministic in
+    what it is told."""
 
     def __init__(self, rules: PolicyRules) -> None:
         self._rules = rules
         self._timings = Timings()
+        self._trim = Trim()
         self._priors: dict[str, Prior] = {}
         self._states: dict[int, Steered] = {}
         self._chosen: Chosen | None = None
@@ -69,10 +72,12 @@ class Controller:
         for mode in [mode for mode in self._priors if mode not in drafters]:
             del self._priors[mode]
             self._timings.forget(mode)
+            self._trim.forget(mode)
         for mode in drafters:
             self._priors.setdefault(mode, Prior()).refresh()
         self._cases = [self._case(view, drafters) for view in views if view.decoding]
-        self._chosen = chosen = choose(self._cases, self._timings, self._priors, self._rules)
+        chosen = choose(self._cases, self._timings, self._priors, self._rules)
+        self._chosen = chosen = self._reaching(chosen) if chosen else None
         decisions = {}
         for view in views:
             if not view.decoding:
@@ -85,6 +90,38 @@ class Controller:
         if chosen is None:
             return Plan(decisions)
         return Plan(decisions, chosen.allotment.seconds or None, chosen.allotment.tokens)
+
+    def _reaching(self, chosen: Chosen) -> Chosen:
+        """The choice, with longer questions where the wait hardly grows: what comes is cut before it costs rows."""
+        if chosen.trial_rate is not None:
+            return chosen
+        modes, most = list(chosen.modes), [0] * len(self._cases)
+        for index, (case, mode) in enumerate(zip(self._cases, modes, strict=True)):
+            if mode and self._trim.informed(mode, greedy=case.view.greedy):
+                most[index] = case.most[mode]
+        if not any(most):
+            return chosen
+        lengths = chosen.allotment.lengths
+        asks = reach(modes, lengths, most, self._timings.draft, chosen.allotment.seconds)
+        return replace(chosen, asks=asks)
+
+    def cut(self, offers: Sequence[Offer]) -> Cut:
+        """What is worth verifying of the drafts that came for the round that was decided last. A try is verified whole,
+        to learn what it is there for."""
+        chosen = self._chosen
+        curve = self._timings.verify(sum(case.view.context for case in self._cases))
+        told = chosen is not None and (chosen.asks or any(offer.confidences for offer in offers))
+        if not told or chosen is None or chosen.trial_rate is not None or curve is None:
+            return Cut([offer.came for offer in offers])
+        cases = {case.view.key: (index, case) for index, case in enumerate(self._cases)}
+        arrived = []
+        for offer in offers:
+            index, case = cases[offer.key]
+            mode, planned = self._plan.decisions[offer.key].mode, chosen.allotment.lengths[index]
+            known = case.state.of(mode, self._priors)
+            arrived.append(Arrived(offer, mode, case.view.greedy, planned, int(case.strict), known))
+        lengths = self._trim.lengths(arrived, len(cases), curve.at, chosen.allotment.rate)
+        return Cut(lengths, chosen.allotment.wait_s + curve.at(len(cases) + sum(lengths)))
 
     def record(self, seen: Seen) -> None:
         """What came of the round that was decided last."""
@@ -103,7 +140,7 @@ class Controller:
                 continue
             state.budget.spend(seen.seconds, lost_s)
             if outcome.asked and seen.answered:
-                state.of(outcome.mode, self._priors).record(outcome.asked, outcome.drafted, outcome.accepted)
+                self._trim.learn(outcome, state.of(outcome.mode, self._priors), greedy=state.greedy)
             for mode, tries in state.tries.items():
                 if mode != outcome.mode or not outcome.asked:
                     tries.waited += 1
@@ -120,6 +157,7 @@ class Controller:
         for mode in able:
             state.tries.setdefault(mode, Tries(self._rules.gate.first))
         most = {mode: min(limit(view.speculation, drafters[mode]), view.remaining - 1) for mode in able}
+        state.greedy = view.greedy
         return Case(view, state, most)
 
     def _state(self, view: View) -> Steered:

@@ -24,7 +24,8 @@ class Decision:
 @dataclass(frozen=True, slots=True)
 class View:
     """One sequence at a round boundary: `context` tokens of prompt and output, `remaining` it may still generate.
-    `hindrances`: by mode, why a drafter that is up cannot draft for it now. `decoding`: its prompt is read."""
+    `hindrances`: by mode, why a drafter that is up cannot draft for it now. `decoding`: its prompt is read. `greedy`:
+    it takes the likeliest tokens, which drafts match more often than drawn ones."""
 
     key: int
     speculation: Speculation
@@ -32,6 +33,7 @@ class View:
     remaining: int
     hindrances: Mapping[str, str] = field(default_factory=dict)
     decoding: bool = True
+    greedy: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,28 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Offer:
+    """`came` drafts are here for one sequence, with a confidence of 0 to 1 for each, or none at all."""
+
+    key: int
+    came: int
+    confidences: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What is verified of each offer: its first `lengths[i]` drafts. `seconds` the round will take with that, in place
+    of the plan's; None: as planned."""
+
+    lengths: Sequence[int]
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a round did for one sequence: of `asked` drafts `drafted` came and were verified, `accepted` of them kept;
-    `kept` tokens in all."""
+    """What a round did for one sequence: of `asked` drafts the first `drafted` were verified, `accepted` of them kept;
+    `kept` tokens in all. `cut` more drafts came, and of them nobody knows whether they were right; what is missing
+    then to `asked` never came. `confidences` of all that came, or none at all."""
 
     key: int
     mode: str
@@ -55,6 +76,12 @@ class Outcome:
     drafted: int
     accepted: int
     kept: int
+    cut: int = 0
+    confidences: Sequence[float] = ()
+
+    @property
+    def came(self) -> int:
+        return self.drafted + self.cut
 
 
 @dataclass(frozen=True, slots=True)

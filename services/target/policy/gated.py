@@ -10,7 +10,7 @@ from tandem.v1.drafter_pb2 import DrafterDescription
 
 from services.target.policy.bands import Band, place
 from services.target.policy.budget import Budget
-from services.target.policy.decision import Outcome, Plan, Seen, View
+from services.target.policy.decision import Cut, Offer, Outcome, Plan, Seen, View
 from services.target.policy.gate import Gate, State, Wish
 from services.target.policy.length import Length
 from services.target.policy.resolve import Speed, eligible, limit, resolve
@@ -84,6 +84,10 @@ class GatePolicy:
                 state.mode, state.reason = decision.mode, decision.reason
             decisions[view.key] = decision
         return Plan(decisions)
+
+    def cut(self, offers: Sequence[Offer]) -> Cut:
+        """Nothing is cut: the length follows what was used of whole drafts."""
+        return Cut([offer.came for offer in offers])
 
     def record(self, seen: Seen) -> None:
         """What came of the round that was decided last."""

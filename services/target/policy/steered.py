@@ -18,12 +18,13 @@ STICKY = 0.99
 @dataclass(slots=True)
 class Steered:
     """`mode` is what it uses until further notice, `reason` why that is not what was asked for. `tries`: by mode, when
-    it may be tried again while it is not used."""
+    it may be tried again while it is not used. `greedy`: it takes the likeliest tokens."""
 
     budget: Budget
     band: Band | None = None
     mode: str | None = None
     reason: str | None = None
+    greedy: bool = True
     acceptance: dict[str, Acceptance] = field(default_factory=dict)
     tries: dict[str, Tries] = field(default_factory=dict)
 
@@ -51,6 +52,6 @@ class Steered:
         known = self.acceptance.get(mode)
         return (
             known is not None
-            and known.drafted >= rules.acceptance_drafts
-            and known.accepted < rules.acceptance_floor * known.drafted
+            and known.came >= rules.acceptance_drafts
+            and known.accepted < rules.acceptance_floor * known.came
         )

@@ -333,6 +333,26 @@ class Load(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class CutEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     RUNNING_FIELD_NUMBER: _builtins.int
     WAITING_FIELD_NUMBER: _builtins.int
     FREE_ROWS_FIELD_NUMBER: _builtins.int
@@ -353,6 +373,7 @@ class Load(_message.Message):
     RESTING_FIELD_NUMBER: _builtins.int
     PREDICTED_SECONDS_FIELD_NUMBER: _builtins.int
     MEASURED_SECONDS_FIELD_NUMBER: _builtins.int
+    CUT_FIELD_NUMBER: _builtins.int
     running: _builtins.int
     """Sequences, with the replays of audits."""
     waiting: _builtins.int
@@ -382,12 +403,14 @@ class Load(_message.Message):
     @_builtins.property
     def skipped(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Rounds of a sequence that wanted drafts and had none to verify, by why: a reason of the report in short form
-        (`drafter_not_loaded`), or `away`, `resting`, `busy`, `no_context`, `unanswered`, `nothing_proposed`.
+        (`drafter_not_loaded`), or `away`, `resting`, `busy`, `no_context`, `unanswered`, `nothing_proposed`, `cut`.
         """
 
     @_builtins.property
     def dropped(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """What the drafter sent and nobody used, by why: `stale`, `overlong`, `invalid_id`, `unexpected`."""
+        """What the drafter sent and nobody used, by why: `stale`, `overlong`, `invalid_id`, `unexpected`; of `invalid_confidence` the
+        drafts were used without.
+        """
 
     @_builtins.property
     def decisions(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
@@ -398,6 +421,10 @@ class Load(_message.Message):
     @_builtins.property
     def resting(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Sequences that rest now though they may draft, by reason."""
+
+    @_builtins.property
+    def cut(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Drafts that came and were not verified, as they were not expected to be worth their rows, by drafter."""
 
     def __init__(
         self,
@@ -422,10 +449,11 @@ class Load(_message.Message):
         resting: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         predicted_seconds: _builtins.float = ...,
         measured_seconds: _builtins.float = ...,
+        cut: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_rows", b"cache_rows", "contexts", b"contexts", "decisions", b"decisions", "draft_seconds", b"draft_seconds", "drafters", b"drafters", "dropped", b"dropped", "free_rows", b"free_rows", "generated", b"generated", "measured_seconds", b"measured_seconds", "predicted_seconds", b"predicted_seconds", "resting", b"resting", "retained_tap_bytes", b"retained_tap_bytes", "rounds", b"rounds", "running", b"running", "skipped", b"skipped", "switches", b"switches", "tap_bytes", b"tap_bytes", "turns", b"turns", "verify_seconds", b"verify_seconds", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_rows", b"cache_rows", "contexts", b"contexts", "cut", b"cut", "decisions", b"decisions", "draft_seconds", b"draft_seconds", "drafters", b"drafters", "dropped", b"dropped", "free_rows", b"free_rows", "generated", b"generated", "measured_seconds", b"measured_seconds", "predicted_seconds", b"predicted_seconds", "resting", b"resting", "retained_tap_bytes", b"retained_tap_bytes", "rounds", b"rounds", "running", b"running", "skipped", b"skipped", "switches", b"switches", "tap_bytes", b"tap_bytes", "turns", b"turns", "verify_seconds", b"verify_seconds", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -594,19 +594,22 @@ class RoundDecision(_message.Message):
     PREDICTED_SECONDS_FIELD_NUMBER: _builtins.int
     MEASURED_SECONDS_FIELD_NUMBER: _builtins.int
     SEQUENCES_FIELD_NUMBER: _builtins.int
+    CAME_FIELD_NUMBER: _builtins.int
     at: _builtins.int
     """Tokens generated before the round."""
     mode: Global___SpeculationMode.ValueType
     because: _builtins.str
     """The rule that decided: `asked`, `speed`, `calibrate`, `probe`, `refresh`, or a reason of the report in short form."""
     asked: _builtins.int
-    """Drafts that were asked for, that came and were verified, and that were kept."""
+    """Drafts that were asked for, that were verified, and that were kept."""
     drafted: _builtins.int
     accepted: _builtins.int
     predicted_seconds: _builtins.float
     """Of the whole round, which so many sequences shared. Absent: nothing had been measured yet."""
     measured_seconds: _builtins.float
     sequences: _builtins.int
+    came: _builtins.int
+    """Drafts that came; those past `drafted` were not worth verifying."""
     def __init__(
         self,
         *,
@@ -619,10 +622,11 @@ class RoundDecision(_message.Message):
         predicted_seconds: _builtins.float | None = ...,
         measured_seconds: _builtins.float = ...,
         sequences: _builtins.int = ...,
+        came: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_predicted_seconds", b"_predicted_seconds", "predicted_seconds", b"predicted_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_predicted_seconds", b"_predicted_seconds", "accepted", b"accepted", "asked", b"asked", "at", b"at", "because", b"because", "drafted", b"drafted", "measured_seconds", b"measured_seconds", "mode", b"mode", "predicted_seconds", b"predicted_seconds", "sequences", b"sequences"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_predicted_seconds", b"_predicted_seconds", "accepted", b"accepted", "asked", b"asked", "at", b"at", "because", b"because", "came", b"came", "drafted", b"drafted", "measured_seconds", b"measured_seconds", "mode", b"mode", "predicted_seconds", b"predicted_seconds", "sequences", b"sequences"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__predicted_seconds: _TypeAlias = _typing.Literal["predicted_seconds"]  # noqa: Y015
     _WhichOneofArgType__predicted_seconds: _TypeAlias = _typing.Literal["_predicted_seconds", b"_predicted_seconds"]  # noqa: Y015
