@@ -1,13 +1,12 @@
 """The measurement as a page of documentation with its plots."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from bench.decode.markdown import Rows, conditions, grouped, interval, table
 from bench.decode.plots import accepted, speeds
 from bench.decode.rows import AGAINST_BEST, COUNTED, LOOP, label
-
-Rows = Sequence[Mapping[str, Any]]
 
 HEAD = """\
 # What each drafter buys
@@ -51,7 +50,7 @@ def write(folder: Path, document: Mapping[str, Any]) -> None:
 
 def markdown(document: Mapping[str, Any]) -> str:
     counted, loop = (_of_kind(document["rows"], kind) for kind in (COUNTED, LOOP))
-    parts = [HEAD, _conditions(document)]
+    parts = [HEAD, conditions(document)]
     parts += [f"**{warning}**\n" for warning in document["warnings"]]
     parts += [PLOTS, *_speeds(counted, document["ratios"], "##")]
     parts += [LENGTHS, _lengths(counted), POSITIONS, _positions(counted)]
@@ -60,43 +59,30 @@ def markdown(document: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _conditions(document: Mapping[str, Any]) -> str:
-    known, settings = document["environment"], document["settings"]
-    return (
-        f"{settings['model']}, {known['threads']} threads of {known['cpu']}, torch {known['torch']}, commit "
-        f"{known['commit']}; answers of at most {settings['tokens at most']} tokens. Answers that loop: "
-        f"{settings['answers that loop']}.\n"
-    )
-
-
 def _of_kind(rows: Rows, kind: str) -> Rows:
     return [row for row in rows if row["kind"] == kind]
 
 
 def _speeds(rows: Rows, ratios: Mapping[str, Mapping[str, float]], level: str) -> Iterator[str]:
-    for (temperature, batch), here in _grouped(rows, "T", "batch").items():
+    for (temperature, batch), here in grouped(rows, "T", "batch").items():
         yield f"{level} Temperature {temperature}, {batch} at once\n"
         drafted = _modes(here)[1:]
         best = [AGAINST_BEST] if "auto" in drafted else []
         lines = []
-        for (workload,), modes in _grouped(here, "workload").items():
+        for (workload,), modes in grouped(here, "workload").items():
             by_mode = {row["mode"]: row for row in modes}
             cells = [workload, f"{by_mode['none']['tokens/s']:.1f}", *(_faster(by_mode[mode]) for mode in drafted)]
             lines.append(cells + [_against_best(by_mode["auto"], ratios) for _ in best])
-        yield _table(["", "none, tokens/s", *drafted, *best], lines)
+        yield table(["", "none, tokens/s", *drafted, *best], lines)
 
 
 def _faster(row: Mapping[str, Any]) -> str:
-    return _interval(row["/ none"], row["from"], row["to"])
+    return interval(row["/ none"], row["from"], row["to"])
 
 
 def _against_best(row: Mapping[str, Any], ratios: Mapping[str, Mapping[str, float]]) -> str:
     found = ratios[f"{label(row['workload'], row['T'], row['batch'], row['kind'])}: {AGAINST_BEST}"]
-    return f"{_interval(found['median'], found['low'], found['high'])} ({row['best fixed']})"
-
-
-def _interval(median: float, low: float, high: float) -> str:
-    return f"{median:.2f} [{low:.2f}, {high:.2f}]"
+    return f"{interval(found['median'], found['low'], found['high'])} ({row['best fixed']})"
 
 
 def _lengths(rows: Rows) -> str:
@@ -112,22 +98,10 @@ def _by_mode(rows: Rows, cell: Callable[[Mapping[str, Any]], str]) -> str:
     drafted = _modes(rows)[1:]
     lines = [
         [*map(str, key), *(cell(row) for row in here if row["mode"] in drafted)]
-        for key, here in _grouped(rows, "workload", "T", "batch").items()
+        for key, here in grouped(rows, "workload", "T", "batch").items()
     ]
-    return _table(["", "temperature", "at once", *drafted], lines)
+    return table(["", "temperature", "at once", *drafted], lines)
 
 
 def _modes(rows: Rows) -> list[str]:
     return list(dict.fromkeys(row["mode"] for row in rows))
-
-
-def _grouped(rows: Rows, *names: str) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[name] for name in names), []).append(row)
-    return groups
-
-
-def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    rule = ["---"] * len(head)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *lines)) + "\n"

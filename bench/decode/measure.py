@@ -17,18 +17,10 @@ from bench.texts import chats, loops
 
 
 def measure(options: Options, wanted: Wanted) -> Result:
-    encode = chats(options.model)
-    # All of them first: what is not installed is told before anything runs.
-    asked = {
-        workload: [
-            Prompt(f"{workload} {number}", encode(text), seed=number)
-            for number, text in enumerate(prompts(workload, wanted.prompts), 1)
-        ]
-        for workload in wanted.workloads
-    }
+    asked = prompts_of(options, wanted)
     groups, kinds = [], {}
     with serving(options, wanted) as (stub, modes):
-        _say(f"modes {', '.join(modes)}; {len(asked) * len(wanted.temperatures)} times {len(wanted.batches)} rows each")
+        say(f"modes {', '.join(modes)}; {len(asked) * len(wanted.temperatures)} times {len(wanted.batches)} rows each")
         for workload in wanted.workloads:
             for temperature in wanted.temperatures:
                 asking = Asking(stub, modes, temperature, wanted.tokens)
@@ -57,6 +49,18 @@ def measure(options: Options, wanted: Wanted) -> Result:
         },
         warnings=[f"{what}: every answer loops" for what, each in kinds.items() if COUNTED not in each.values()],
     )
+
+
+def prompts_of(options: Options, wanted: Wanted) -> dict[str, list[Prompt]]:
+    """By workload. SystemExit for a package that is missing, so ask before anything runs."""
+    encode = chats(options.model)
+    return {
+        workload: [
+            Prompt(f"{workload} {number}", encode(text), seed=number)
+            for number, text in enumerate(prompts(workload, wanted.prompts), 1)
+        ]
+        for workload in wanted.workloads
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ def _groups(workload: str, texts: Texts, asking: Asking, options: Options, wante
             begin = time.perf_counter()
             samples = asking.measure(chosen, texts.answers, options.repeats)
             group = Group(workload, asking.temperature, batch, kind, different, samples)
-            _say(f"{group.label}: {', '.join(f'{mode} {group.speed(mode):.0f}' for mode in samples)} tokens/s, "
+            say(f"{group.label}: {', '.join(f'{mode} {group.speed(mode):.0f}' for mode in samples)} tokens/s, "
                  f"in {time.perf_counter() - begin:.0f} s")  # fmt: skip
             yield group
 
@@ -102,5 +106,5 @@ def _looping(kinds: Mapping[str, Mapping[str, str]]) -> str:
     return ", ".join(f"{what}: {count} of {len(kinds[what])}" for what, count in counts.items() if count) or "none"
 
 
-def _say(what: str) -> None:
+def say(what: str) -> None:
     print(f"bench.decode: {what}", file=sys.stderr, flush=True)

@@ -25,7 +25,7 @@ class Wanted:
     modes: Sequence[str] | None = None
     temperatures: Sequence[float] = (0.0, 0.7)
     batches: Sequence[int] = (1, 8)
-    tokens: int = 48
+    tokens: int = 40
     prompts: int = MOST
     answers: int = 4
     turns: int = 2
@@ -44,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--answers", type=positive, help=f"of a row, or twice the batch if that is more; default: {usual.answers}")
     for name in DRAFTERS:
         add(f"--{name.replace('_', '-')}", type=Path, help="in place of what ships: see docs/configuration.md, drafter")
-    add("--write", type=Path, metavar="FOLDER", help="write decode.md and its plots there")
+    add("--peers", action="store_true", help="in place of that, Tandem beside others: greedy, one stream")
+    add("--write", type=Path, metavar="FOLDER", help="write decode.md and its plots there, or decode-peers.md")
 
 
 def wanted(given: argparse.Namespace) -> Wanted:

@@ -64,8 +64,8 @@ class Asking:
 
     def measure(self, turns: Sequence[Turn], known: Answers, repeats: int) -> Samples[Together]:
         """All turns one after another, each in every mode there and back `repeats` times, after a few tokens of the
-        first in every mode. SystemExit where an answer is not the `known` one of its prompt."""
-        for way in self.ways(turns[0], WARM_TOKENS).values():
+        first prompt in every mode. SystemExit where an answer is not the `known` one of its prompt."""
+        for way in self.ways(turns[0][:1], WARM_TOKENS).values():
             way()
         samples: Samples[Together] = {mode: [] for mode in self.modes}
         for turn in turns:

@@ -11,6 +11,8 @@ from tandem.v1.types_pb2 import ModeStatistics, OriginCounts, SpeculationReport,
 
 from bench.client import Answer, Together
 from bench.decode.accepted import Accepted
+from bench.decode.beside import Beside
+from bench.decode.peers import Peer, Written, peers
 from bench.decode.prompts import OWN
 from bench.decode.rows import COUNTED, Group
 from bench.decode.system import chosen, drafter_settings
@@ -193,3 +195,41 @@ def test_a_workload_whose_package_is_missing_names_it_and_how_to_get_it(workload
     monkeypatch.setitem(sys.modules, f"{module}.data", None)
     with pytest.raises(SystemExit, match=f"{workload}.*pip install '{package}==.*--workloads extraction,chat"):
         prompts(workload, 2)
+
+
+def written(text: str, seconds: float, rounds: int) -> list[tuple[Written, Written]]:
+    """One prompt, there and back."""
+    ids = tuple(map(ord, text))
+    return [(Written(ids, seconds + 0.5, rounds), Written(ids, seconds - 0.5, rounds))]
+
+
+def test_others_are_held_against_tandem_by_tokens_a_second_for_their_texts_may_end_elsewhere():
+    samples = {
+        "tandem, none": written("abcdefgh", 2.0, 7) + written("abcd", 1.0, 3),
+        "tandem, ngram": written("abcdefgh", 1.0, 4) + written("abcd", 1.0, 1),
+        "prompt lookup": written("abcdefgh", 1.0, 5) + written("axyzab", 1.5, 3),
+    }
+    beside = Beside("chat", samples)
+    rows = {row["who"]: row for row in beside.rows()}
+    assert [rows[who]["tokens/s"] for who in samples] == [12 / 3, 12 / 2, 14 / 2.5]
+    assert [rows[who]["tokens a round"] for who in samples] == [1, 10 / 5, 12 / 8]
+    assert [(rows[who]["equal"], rows[who]["answers"]) for who in samples] == [(2, 2), (2, 2), (1, 2)]
+
+    def rate(tokens: int, seconds: float) -> float:
+        return (tokens / (seconds + 0.5) + tokens / (seconds - 0.5)) / 2
+
+    expected = sorted([rate(8, 1.0) / rate(8, 2.0), rate(6, 1.5) / rate(4, 1.0)])
+    assert [rows["prompt lookup"][name] for name in ("from", "to")] == pytest.approx(expected)
+    (name,) = beside.ratios({"prompt lookup": Peer("prompt-lookup", "transformers", "ngram")})
+    assert name == "chat: tandem, ngram / prompt lookup", "auto was not measured"
+
+
+def test_others_get_the_folders_that_our_drafters_are_loaded_from():
+    assert list(peers({"mtp": "/one"})) == ["transformers", "transformers, prompt lookup"]
+    assert peers({"dflash2": "/two"})["z-lab's dflash2"] == Peer("dflash2", "dflash", "dflash2", "/two")
+
+
+def test_a_peer_that_is_missing_is_named_with_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dflash", None)
+    with pytest.raises(SystemExit, match="dflash needs dflash: pip install --no-deps dflash=="):
+        peers({"dflash": "/one"})

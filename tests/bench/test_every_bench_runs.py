@@ -1,6 +1,7 @@
 """Every measurement runs from its command to one JSON document. What it says is not looked at here."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,21 @@ def test_drafters_that_are_named_are_measured_and_written_about(embedded_model, 
         assert ElementTree.parse(shown / plot).getroot().tag.endswith("svg")
 
 
+@pytest.mark.full
+def test_others_are_measured_beside_tandem_with_the_same_drafters(embedded_model, tmp_path):
+    folders = write_all(tmp_path, embedded_model)
+    named = [f"--{mode}={folders[f'TANDEM_DRAFTER_{mode.upper()}']}" for mode in ("dflash", "dflash2")]
+    shown = tmp_path / "docs"
+    flags = ("--peers", "--workloads=chat", "--modes=dflash,dflash2,auto", *named, f"--write={shown}")
+    document = printed("decode", f"--model={embedded_model}", *flags)
+    ours = [f"tandem, {mode}" for mode in ("none", "dflash", "dflash2", "auto")]
+    others = ["transformers", "transformers, prompt lookup", "z-lab's dflash", "z-lab's dflash2"]
+    assert [row["who"] for row in document["rows"]] == [*ours, *others]
+    assert all(row["equal"] == row["answers"] for row in document["rows"] if row["who"] in ours)
+    assert "chat: tandem, dflash2 / z-lab's dflash2" in document["ratios"]
+    assert all(f"| {who} |" in (shown / "decode-peers.md").read_text() for who in others)
+
+
 def printed(name: str, *flags: str) -> dict[str, Any]:
     command = [sys.executable, "-m", f"bench.{name}", "--quick", "--repeats=1", "--json", *flags]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
@@ -68,16 +84,17 @@ def test_a_count_that_is_none_is_refused(repeats):
         ("--temperatures=0,2.5", "2.5 is not from 0 to 2"),
         ("--batches=1,0", "0 is not at least 1"),
         ("--prompts=165", "165 is not from 1 to 164"),
+        ("--peers --batches=1", "--peers is greedy and one stream: it takes no --temperatures and no --batches"),
     ],
 )
 def test_what_the_table_of_drafters_cannot_do_is_refused_with_what_it_can(flag, legal):
     said = refused("decode", flag)
     assert legal in said
-    assert flag.partition("=")[0] in said
+    assert re.match("--[a-z]+", flag)[0] in said
 
 
-def refused(name: str, flag: str) -> str:
-    command = [sys.executable, "-m", f"bench.{name}", flag]
+def refused(name: str, flags: str) -> str:
+    command = [sys.executable, "-m", f"bench.{name}", *flags.split()]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     return done.stderr
