@@ -38,14 +38,24 @@ class Answer:
         return self.arrivals_s[-1]
 
 
-def asking(prompt: Sequence[int], tokens: int, *, mode: str = "none", to_the_end: bool = False) -> pb.GenerateRequest:
-    """A greedy request for `tokens` tokens; an answer that ends by itself may be shorter if `to_the_end`."""
+def asking(
+    prompt: Sequence[int],
+    tokens: int,
+    *,
+    mode: str = "none",
+    to_the_end: bool = False,
+    temperature: float = 0,
+    seed: int = 1,
+    stats: bool = False,
+) -> pb.GenerateRequest:
+    """A request for `tokens` tokens; an answer that ends by itself may be shorter if `to_the_end`. A mode that is named
+    always drafts (`strict`). `stats`: the report tells accepted drafts by mode and position."""
     return pb.GenerateRequest(
         token_ids=pb.TokenIds(ids=prompt),
         max_tokens=tokens,
-        sampling=Sampling(temperature=0, seed=1),
+        sampling=Sampling(temperature=temperature, seed=seed),
         stopping=Stopping(ignore_eos=not to_the_end),
-        speculation=Speculation(mode=MODES.value(mode), strict=mode not in ("none", "auto")),
+        speculation=Speculation(mode=MODES.value(mode), strict=mode not in ("none", "auto"), stats=stats),
     )
 
 
@@ -63,12 +73,24 @@ def ask(stub: GenerationServiceStub, request: pb.GenerateRequest) -> Answer:
     return Answer(tuple(ids), tuple(counts), tuple(arrivals), sent, report)
 
 
-def ask_together(stub: GenerationServiceStub, requests: Sequence[pb.GenerateRequest]) -> float:
-    """Tokens a second of all requests together, from the first that is sent to the last message."""
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Answers to requests that were sent at once; `seconds` from the first that is sent to the last message."""
+
+    answers: tuple[Answer, ...]
+    seconds: float
+
+
+def ask_together(stub: GenerationServiceStub, requests: Sequence[pb.GenerateRequest]) -> Together:
     with ThreadPoolExecutor(len(requests)) as pool:
         begin = time.perf_counter()
-        answers = list(pool.map(lambda request: ask(stub, request), requests))
-        return sum(len(answer.ids) for answer in answers) / (time.perf_counter() - begin)
+        answers = tuple(pool.map(lambda request: ask(stub, request), requests))
+        return Together(answers, time.perf_counter() - begin)
+
+
+def speed(together: Together) -> float:
+    """Tokens a second of all requests."""
+    return sum(len(answer.ids) for answer in together.answers) / together.seconds
 
 
 @contextmanager

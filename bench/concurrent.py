@@ -5,7 +5,7 @@ against 1 and of 64 against 8. Prompts are computed in that time too.
 import statistics
 from collections.abc import Callable
 
-from bench.client import ask_together, asking, fingerprint, running
+from bench.client import ask_together, asking, fingerprint, running, speed
 from bench.command import Options, Result, main
 from bench.pairs import means, ratio, there_and_back
 from bench.texts import QUESTIONS, chats
@@ -21,7 +21,7 @@ def measure(options: Options) -> Result:
 
         def wave(streams: int) -> Callable[[], float]:
             requests = [asking(prompts[number % len(prompts)], tokens) for number in range(streams)]
-            return lambda: ask_together(stub, requests)
+            return lambda: speed(ask_together(stub, requests))
 
         numerics = fingerprint(stub)
         rows, ratios, samples = [], {}, {}

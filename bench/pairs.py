@@ -27,11 +27,12 @@ class Interval:
         return f"{self.median:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
-def there_and_back(ways: Mapping[str, Callable[[], T]], repeats: int) -> Samples[T]:
+def there_and_back(ways: Mapping[str, Callable[[], T]], repeats: int, *, warm_up: bool = True) -> Samples[T]:
     """Run every way once to warm up, then in each repeat A B ... and back, ... B A: what drifts steadily through a
-    repeat weighs the same on every way. With two ways this is ABBA."""
-    for way in ways.values():
-        way()
+    repeat weighs the same on every way. With two ways this is ABBA. Without `warm_up`, the caller has seen to that."""
+    if warm_up:
+        for way in ways.values():
+            way()
     samples: Samples[T] = {name: [] for name in ways}
     for _ in range(repeats):
         there = {name: way() for name, way in ways.items()}

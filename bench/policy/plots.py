@@ -1,8 +1,8 @@
 """Two small pictures as SVG: how each policy does in each scenario, and how speed goes on in one."""
 
 from collections.abc import Mapping, Sequence
-from html import escape
 
+from bench import svg
 from bench.policy.measure import ADAPTIVE, UNTOLD, Result
 
 COLOURS = {"controller": "#1b6ca8", "gate": "#d9822b", "best fixed": "#8a8f98"}
@@ -15,16 +15,16 @@ def bars(results: Mapping[str, Mapping[str, Result]]) -> str:
     most = max(max(speeds.values()) for speeds in series.values())
     scale = (WIDTH - LEFT - 60) / most
     height = ROW * len(series) + 56
-    parts = [_text(LEFT, 16, "speed over plain decoding", "start", bold=True), *_legend(30)]
+    parts = [svg.text(LEFT, 16, "speed over plain decoding", "start", bold=True), *_legend(30)]
     for index, (name, speeds) in enumerate(series.items()):
         top = 48 + index * ROW
-        parts.append(_text(LEFT - 8, top + 18, name, "end"))
+        parts.append(svg.text(LEFT - 8, top + 18, name, "end"))
         for place, (policy, speed) in enumerate(speeds.items()):
             y = top + place * 10
             parts.append(f'<rect x="{LEFT}" y="{y}" width="{speed * scale:.1f}" height="9" fill="{COLOURS[policy]}"/>')
-            parts.append(_text(LEFT + speed * scale + 4, y + 8, f"{speed:.2f}", "start", size=9))
+            parts.append(svg.text(LEFT + speed * scale + 4, y + 8, f"{speed:.2f}", "start", size=9))
     parts.append(f'<line x1="{LEFT + scale:.1f}" y1="44" x2="{LEFT + scale:.1f}" y2="{height - 8}" stroke="#999"/>')
-    return _svg(height, parts)
+    return svg.picture(WIDTH, height, parts)
 
 
 def course(name: str, by_policy: Mapping[str, Result]) -> str:
@@ -33,14 +33,14 @@ def course(name: str, by_policy: Mapping[str, Result]) -> str:
         "best fixed": _best_fixed(by_policy).run.speed
     }
     most, height = max(max(each) for each in speeds.values()), 260
-    parts = [_text(60, 16, f"tokens/s: {name}", "start", bold=True), *_legend(30)]
+    parts = [svg.text(60, 16, f"tokens/s: {name}", "start", bold=True), *_legend(30)]
     for policy, values in speeds.items():
         step = (WIDTH - 80) / max(len(values) - 1, 1)
         points = " ".join(f"{60 + i * step:.1f},{240 - 190 * value / most:.1f}" for i, value in enumerate(values))
         parts.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[policy]}" stroke-width="1.5"/>')
     for part in (0.0, 0.5, 1.0):
-        parts.append(_text(54, 244 - 190 * part, f"{most * part:.0f}", "end", size=10))
-    return _svg(height, parts)
+        parts.append(svg.text(54, 244 - 190 * part, f"{most * part:.0f}", "end", size=10))
+    return svg.picture(WIDTH, height, parts)
 
 
 def _speeds(by_policy: Mapping[str, Result]) -> Mapping[str, float]:
@@ -62,17 +62,6 @@ def _legend(y: int) -> Sequence[str]:
         x = LEFT + index * 110
         parts += [
             f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{colour}"/>',
-            _text(x + 14, y, name, "start"),
+            svg.text(x + 14, y, name, "start"),
         ]
     return parts
-
-
-def _text(x: float, y: float, text: str, anchor: str, *, size: int = 12, bold: bool = False) -> str:
-    weight = ' font-weight="bold"' if bold else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"{weight}>{escape(text)}</text>'
-
-
-def _svg(height: int, parts: Sequence[str]) -> str:
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif">'
-    ground = f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>'
-    return "\n".join([head, ground, *parts, "</svg>", ""])
