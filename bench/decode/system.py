@@ -16,7 +16,7 @@ from services.config.folders import cache_root
 from services.config.settings import MODELS, TargetSettings
 from services.config.sources import variable
 from services.errors import BadCheckpoint
-from services.shipped.flags import drafter_flags
+from services.shipped.companions import companions
 from services.shipped.prepare import default_model
 from services.target.request import DRAFTED_MODES
 from services.wire.codec import MODES
@@ -42,7 +42,8 @@ def drafter_settings(model: Path, given: Mapping[str, str]) -> dict[str, str]:
         embedded = default_model(cache_root())
     except BadCheckpoint:
         embedded = None
-    settings = (drafter_flags(model) if model.resolve() == embedded else {}) | given
+    shipped = companions(model) if model.resolve() == embedded else {}
+    settings = {name: str(folder) for name, folder in shipped.items()} | given
     return settings | ({"model": str(model.absolute())} if settings.keys() & set(MODELS) else {})
 
 
