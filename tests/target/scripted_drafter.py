@@ -32,13 +32,14 @@ KINDS = (
 
 @dataclass(slots=True)
 class Known:
-    """What the drafter was told of a sequence; `needs` are the taps that its feeds carry."""
+    """What the drafter was told of a sequence; `needs` are the taps that its feeds carry. It said that it has positions
+    0 .. acknowledged - 1."""
 
     ids: list[int]
     epoch: int
     needs: Sequence[int]
     leases: bool = False
-    acknowledged: bool = False
+    acknowledged: int = 0
 
 
 @dataclass
@@ -102,8 +103,7 @@ class ScriptedDrafter(DrafterServiceServicer):
                     case "feed":
                         feed = request.feed
                         self._feed(known, feed, ring)
-                        known[feed.sequence].acknowledged = True
-                        yield pb.DraftResponse(ack=_ack(feed.sequence, known[feed.sequence]))
+                        yield _acknowledged(feed.sequence, known[feed.sequence])
                     case "close":
                         self.closed += 1
                         closed = request.close.sequence
@@ -203,12 +203,10 @@ class ScriptedDrafter(DrafterServiceServicer):
                     yield pb.DraftResponse(behind=pb.Behind(sequence=id, epoch=asked.epoch, fed=0))
                     if of.acknowledged:
                         del of.ids[1:]  # the context is lost
-                        of.acknowledged = False
+                        of.acknowledged = 0
                 yield pb.DraftResponse(proposals=pb.Proposals(turn=turn.turn))
                 for asked in turn.sequences:
-                    of = known[asked.sequence]
-                    of.acknowledged = len(of.ids) > 1
-                    yield pb.DraftResponse(ack=_ack(asked.sequence, of))
+                    yield _acknowledged(asked.sequence, known[asked.sequence])
             case "doubled":
                 yield answer
                 yield answer
@@ -219,8 +217,10 @@ class ScriptedDrafter(DrafterServiceServicer):
             case _:
                 yield answer
         if kind not in ("behind", "silent", "die"):
-            for asked in turn.sequences:
-                known[asked.sequence].acknowledged = True
+            for proposal in proposals:
+                of = known.get(proposal.sequence)
+                if of is not None and of.epoch == proposal.epoch:
+                    of.acknowledged = max(of.acknowledged, proposal.frontier)
 
     def _proposal(self, kind: str, length: int, asked: pb.TurnSequence, ids: Sequence[int]) -> pb.Proposal:
         draft = list(self.truth(ids))[: min(length, asked.max_draft_tokens)]
@@ -258,5 +258,6 @@ def _no_room(opened: pb.Open) -> pb.Behind:
     return pb.Behind(sequence=opened.sequence, epoch=opened.epoch, no_room=True)
 
 
-def _ack(sequence: int, known: Known) -> pb.Ack:
-    return pb.Ack(sequence=sequence, epoch=known.epoch, fed=len(known.ids) - 1)
+def _acknowledged(sequence: int, known: Known) -> pb.DraftResponse:
+    known.acknowledged = len(known.ids) - 1
+    return pb.DraftResponse(ack=pb.Ack(sequence=sequence, epoch=known.epoch, fed=known.acknowledged))
