@@ -1,6 +1,6 @@
-"""Where the time of a round goes. One stream of greedy tokens whose answer repeats, mode `none` and mode `ngram`;
-gateway, target and drafter in processes of their own, with a stop-watch in the target. Medians in milliseconds, of
-`ngram` over the rounds that verified a draft:
+"""Where the time of a round goes. One stream of greedy tokens whose answer repeats, mode `none` and every drafter that
+is loaded; gateway, target and drafter in processes of their own, with a stop-watch in the target. Medians in
+milliseconds, of drafters over the rounds that verified a draft:
 
 draft    what the drafter says it computed
 hop      the rest of the wait for its answer: encode, two messages, two event loops
@@ -28,14 +28,17 @@ from itertools import accumulate
 from pathlib import Path
 
 import grpc
+from tandem.v1.generation_pb2 import DescribeRequest
 from tandem.v1.generation_pb2_grpc import GenerationServiceStub
 
-from bench.client import Answer, ask, asking, fingerprint
+from bench.client import TIMEOUT_S, Answer, ask, asking, fingerprint
 from bench.command import Options, Result, main
+from bench.decode.system import drafter_settings
 from bench.machine import openmp
 from bench.profiled import Event
 from bench.texts import chats
 from services.supervisor.serve import command
+from services.wire.codec import MODES
 from services.wire.limits import CLIENT_OPTIONS
 
 PROMPT = "Write the word hello thirty times."
@@ -50,7 +53,8 @@ def measure(options: Options) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "events.json"
         with ExitStack() as programs:
-            drafter = programs.enter_context(program(command("drafter", {"listen": "127.0.0.1:0"}), "drafter"))
+            flags = {"listen": "127.0.0.1:0"} | drafter_settings(options.model, {})
+            drafter = programs.enter_context(program(command("drafter", flags), "drafter", openmp(options.threads)))
             flags = {"listen": "127.0.0.1:0", "drafter": drafter, "model": str(options.model)}
             flags["threads"] = str(options.threads)
             watched = [sys.executable, "-m", "bench.profiled", str(file), *command("target", flags)[3:]]
@@ -62,12 +66,12 @@ def measure(options: Options) -> Result:
             numerics = ready(stub)
             answers = {
                 mode: [ask(stub, asking(prompt, tokens, mode=mode)) for _ in range(options.repeats + 1)][1:]
-                for mode in ("none", "ngram")
+                for mode in ("none", *loaded(stub))
             }
         events = [Event(*each) for each in json.loads(file.read_text())]
     profiles = {mode: profile(events, answers[mode], drafting=mode != "none") for mode in answers}
     return Result(
-        rows=[row(name, profiles) for name in (*PARTS, *WHOLE)],
+        rows=[*(row(name, profiles) for name in (*PARTS, *WHOLE)), share("hop", profiles)],
         samples=profiles,
         settings={"tokens": tokens, "numerics": numerics},
     )
@@ -98,6 +102,11 @@ def ready(stub: GenerationServiceStub) -> str:
             time.sleep(0.2)
         else:
             return name
+
+
+def loaded(stub: GenerationServiceStub) -> list[str]:
+    """Modes of the drafters, which are there."""
+    return [MODES.name(each.mode) for each in stub.Describe(DescribeRequest(), timeout=TIMEOUT_S).target.drafters]
 
 
 def profile(events: list[Event], answers: list[Answer], *, drafting: bool) -> dict[str, float]:
@@ -147,11 +156,13 @@ def split(parts: Mapping[str, Event], whole: float) -> dict[str, float]:
 
 
 def row(name: str, profiles: Mapping[str, Mapping[str, float]]) -> dict[str, object]:
-    cells: dict[str, object] = {"part": name}
-    for mode, profile in profiles.items():
-        cells[f"{mode} ms"] = profile[name]
-        cells[f"{mode} % of a round"] = round(100 * profile[name] / profile["round"], 1)
-    return cells
+    return {"part": name} | {f"{mode} ms": profile[name] for mode, profile in profiles.items()}
+
+
+def share(name: str, profiles: Mapping[str, Mapping[str, float]]) -> dict[str, object]:
+    """The part in percent of the round."""
+    shares = {f"{mode} ms": 100 * profile[name] / profile["round"] for mode, profile in profiles.items()}
+    return {"part": f"{name}, % of the round"} | shares
 
 
 if __name__ == "__main__":

@@ -186,9 +186,9 @@ class DrafterSettings(Settings):
     mtp: Path | None = Field(
         default=None, description="folder with a multi-token-prediction module; it may be the target's own"
     )
-    dflash_draws: Draws = Field(default="argmax", description="how DFlash draws at a temperature; see drafters.md")
+    dflash_draws: Draws = Field(default="coupled", description="how DFlash draws at a temperature; see drafters.md")
     dflash2_draws: Draws = Field(default="coupled", description="how DFlash2 draws at a temperature")
-    mtp_draws: Draws = Field(default="argmax", description="how the module draws at a temperature")
+    mtp_draws: Draws = Field(default="coupled", description="how the module draws at a temperature")
     draft_vocab: File | None = Field(
         default=None,
         description="the ids that may be drafted, as a JSON list or one a line; default: those in each drafter's "

@@ -125,11 +125,12 @@ class Prior:
 
 
 class Acceptance:
-    """One drafter for one sequence. Drafts that came and that were `accepted`, in all; of those that were cut as many
-    as is to be expected. `bias` is that of the confidences that were given for the sequence."""
+    """One drafter for one sequence. Drafts that were `tried`, which none is behind a wrong one, and that were
+    `accepted`, in all; of those that were cut as many as is to be expected. `bias` is that of the confidences that were
+    given for the sequence."""
 
     def __init__(self, prior: Prior) -> None:
-        self.came, self.accepted = 0, 0.0
+        self.tried = self.accepted = 0.0
         self.bias = Bias(fade=0.985)
         self._prior = prior
         self._drafts, self._came = Tally(fade=0.985), Tally(fade=0.99)
@@ -144,10 +145,10 @@ class Acceptance:
             alive = list(accumulate(cut, mul))
             kept += sum(alive)
             tried += alive[: asked - accepted - 1]
-        self.came, self.accepted = self.came + came, self.accepted + kept
         self._prior.add(asked, came, accepted, cut)
         self._came.add(1, int(came > 0))
         if came:
+            self.tried, self.accepted = self.tried + sum(tried[:came]), self.accepted + kept
             self._notice(kept - sum(self._hoped[:asked]) / self.speaks)
             self._drafts.add(asked, accepted, cut)
             likely = sum(map(mul, tried, self._prior.rates))

@@ -52,6 +52,6 @@ class Steered:
         known = self.acceptance.get(mode)
         return (
             known is not None
-            and known.came >= rules.acceptance_drafts
-            and known.accepted < rules.acceptance_floor * known.came
+            and known.tried >= rules.acceptance_drafts
+            and known.accepted < rules.acceptance_floor * known.tried
         )

@@ -128,7 +128,7 @@ def test_a_cut_is_neither_luck_nor_misfortune_of_the_sequence():
             sum(chance * value(each) for chance, each in parts)
             for value in (
                 lambda each: each.accepted,
-                lambda each: each.came,
+                lambda each: each.tried,
                 lambda each: each._harder.missed,
                 lambda each: each._harder.foretold,
                 lambda each: each._drift,

@@ -4,10 +4,13 @@ import random
 
 import pytest
 
+from services.target.policy.acceptance import Prior
 from services.target.policy.bands import Band
+from services.target.policy.budget import Budget
 from services.target.policy.controller import Controller
 from services.target.policy.decision import View
 from services.target.policy.rules import PolicyRules
+from services.target.policy.steered import Steered
 from services.target.request import Speculation
 from tests.target.policy.worlds import World, always, views
 
@@ -49,9 +52,19 @@ def test_drafts_that_are_hardly_ever_right_rest_for_good():
     it = world(always(0), {"ngram": 0.0})  # they cost nothing at all, so that speed has nothing against them
     rounds = it.run(1500, mode="ngram")
     assert (rounds[-1][0].mode, rounds[-1][0].reason) == ("none", "acceptance")
-    drafted = sum(each[0].max_draft_tokens for each in rounds)
-    assert 128 <= drafted <= 128 + 15
+    assert sum(each[0].max_draft_tokens > 0 for each in rounds) == 128, "of a draft only the first was tried"
     assert rounds[-600:] == [rounds[-1]] * 600, "and it is not tried again"
+
+
+@pytest.mark.parametrize(("every", "hopeless"), [(40, True), (10, False)])
+def test_drafts_behind_a_wrong_one_do_not_count_against_a_drafter(every, hopeless):
+    state, priors, rules = Steered(Budget(0.01)), {"ngram": Prior()}, PolicyRules()
+    for round in range(1, 101):
+        state.of("ngram", priors).record(15, 15, int(round % every == 0))
+        assert not state.hopeless("ngram", rules), "of 15 drafts one had a chance, or two"
+    for _ in range(40):
+        state.of("ngram", priors).record(15, 15, 0)
+    assert state.hopeless("ngram", rules) is hopeless
 
 
 def test_the_drafter_that_is_faster_is_used_whichever_is_liked_better():
