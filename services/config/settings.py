@@ -226,7 +226,10 @@ class GatewaySettings(Settings):
         default=8 * 2**20, ge=1024, le=2**30, description="largest request; more is refused with 413"
     )
     upload_timeout_s: float = Field(
-        default=30, gt=0, le=3600, description="time a request's body may take to arrive; slower is refused with 408"
+        default=30,
+        gt=0,
+        le=3600,
+        description="time a request's headers, and then its body, may take to arrive; slower is refused with 408",
     )
     max_choices: int = Field(default=128, ge=1, le=128, description="largest `n` of a request")
     request_timeout_s: float = Field(default=600, gt=0, le=86_400, description="time a request may take")

@@ -9,7 +9,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from services.errors import BadConfig
-from services.gateway.protocol import Protocol
+from services.gateway.protocol import protocol
 
 KEEP_ALIVE_S = 75
 """Longer than clients and proxies keep an idle connection, so that it is they who close it."""
@@ -18,15 +18,16 @@ LAST_WORDS_S = 5
 
 
 @asynccontextmanager
-async def http_serving(listen: str, app: ASGIApp) -> AsyncIterator[str]:
-    """Serve on `listen` (`host:port`, port 0 for any free one) while the body runs; gives the address.
+async def http_serving(listen: str, app: ASGIApp, *, upload_s: float) -> AsyncIterator[str]:
+    """Serve on `listen` (`host:port`, port 0 for any free one) while the body runs; gives the address. Headers have to
+    be here within `upload_s` seconds.
 
     Signals are the process's business, so uvicorn's own `serve`, which takes them over, is not used.
     """
     listener = bound(listen)
     config = uvicorn.Config(
         app,
-        http=Protocol,
+        http=protocol(upload_s),
         lifespan="off",
         ws="none",
         log_config=None,

@@ -47,7 +47,7 @@ async def open_gateway(settings: GatewaySettings) -> AsyncIterator[Addresses]:
         services = [generation_service(Servicer(generator))]
         async with (
             serving(settings.grpc_listen, services, grace_s=settings.grace_s) as grpc_server,
-            http_serving(settings.listen, app) as http_address,
+            http_serving(settings.listen, app, upload_s=limits.upload_s) as http_address,
         ):
             async with _followed(target, by=grpc_server):
                 yield Addresses(http=http_address, grpc=grpc_server.address)
