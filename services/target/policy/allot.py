@@ -28,12 +28,13 @@ class Choice:
 @dataclass(frozen=True, slots=True)
 class Allotment:
     """`lengths` of the drafts in the order of the choices, and what the round is expected to keep and to take;
-    `wait_s` of that for drafts."""
+    `wait_s` of that for drafts. `price`: what the first draft that was left out was expected to bring for a row."""
 
     lengths: tuple[int, ...]
     tokens: float
     seconds: float
     wait_s: float = 0.0
+    price: float = float("inf")
 
     @property
     def rate(self) -> float:
@@ -95,4 +96,5 @@ def allot(choices: Sequence[Choice | None], costs: Costs) -> Allotment:
     lengths = [0] * len(choices)
     for _, place, index, _, _ in drafts[: best[1]]:
         lengths[index] = place + 1
-    return Allotment(tuple(lengths), *best[2:])
+    price = -drafts[best[1]][0] if best[1] < len(drafts) else 0.0
+    return Allotment(tuple(lengths), *best[2:], price=price)

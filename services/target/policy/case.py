@@ -1,7 +1,7 @@
 """One decoding sequence of a round that is planned, and what was chosen for all of them."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from services.target.policy.acceptance import Prior
 from services.target.policy.allot import Allotment, Choice
@@ -61,3 +61,26 @@ class Chosen:
             else Speed(0, self.reasons[index], because=self.because[index])
             for mode in case.most
         }
+
+    def of(self, stay: Sequence[int]) -> "Chosen":
+        """What was chosen for the cases of these indices."""
+        lengths = tuple(self.allotment.lengths[index] for index in stay)
+        return replace(
+            self,
+            modes=[self.modes[index] for index in stay],
+            reasons=[self.reasons[index] for index in stay],
+            because=[self.because[index] for index in stay],
+            allotment=replace(self.allotment, lengths=lengths),
+            asks=[self.asks[index] for index in stay] if self.asks else (),
+        )
+
+    def and_also(self, mode: str | None, length: int, because: str) -> "Chosen":
+        """The same with one more case, which drafts `length` tokens with `mode`, or rests."""
+        return replace(
+            self,
+            modes=[*self.modes, mode],
+            reasons=[*self.reasons, "gate"],
+            because=[*self.because, because],
+            allotment=replace(self.allotment, lengths=(*self.allotment.lengths, length)),
+            asks=[*self.asks, length] if self.asks else (),
+        )

@@ -16,6 +16,7 @@ from services.target.policy.choosing import choose
 from services.target.policy.decision import Cut, Decision, Offer, Plan, Seen, View
 from services.target.policy.resolve import eligible, limit, resolve
 from services.target.policy.rules import PolicyRules
+from services.target.policy.standing import JOIN, Standing, joined, left
 from services.target.policy.steered import Steered
 from services.target.policy.timings import Timings
 from services.target.policy.tries import Tries
@@ -23,14 +24,11 @@ from services.target.policy.trim import Arrived, Trim, reach
 
 Drafters = Mapping[str, DrafterDescription]
 
-PASSING = ("calibrate", "probe", "refresh")
-"""Done for one round, to learn something."""
+PASSING = ("calibrate", "probe", "refresh", JOIN)
+"""Done for now only: to learn something, or until the next plan."""
 
 KNOWN = 8
 """Tries of a drafter, by any sequence, after which one more that brings nothing makes the next wait longer."""
-
-ROUNDS_PER_PLAN = 4
-"""Sequences for which a plan is good for one round more."""
 
 
 class Controller:
@@ -45,9 +43,8 @@ class Controller:
         self._states: dict[int, Steered] = {}
         self._chosen: Chosen | None = None
         self._plan = Plan({})
-        self._planned_for: object = None
-        self._good_for = 0
-        self._cases: Sequence[Case] = ()
+        self._standing = Standing()
+        self._cases: list[Case] = []
 
     def forget(self, key: int) -> None:
         """A sequence ended."""
@@ -58,14 +55,14 @@ class Controller:
         return [state.reason for state in self._states.values() if state.reason is not None]
 
     def decide(self, views: Sequence[View], drafters: Drafters) -> Plan:
-        """The coming round. The more sequences, the less one more round tells, and the longer a plan is good."""
-        planned_for = (tuple((view.key, view.decoding, *view.hindrances) for view in views), tuple(drafters))
-        if planned_for == self._planned_for and self._good_for > 0:
-            self._good_for -= 1
-            return self._plan
-        self._plan, self._planned_for = self._new_plan(views, drafters), planned_for
-        settled = self._chosen is not None and self._chosen.trial_rate is None
-        self._good_for = len(views) // ROUNDS_PER_PLAN if settled else 0
+        """The coming round."""
+        joining = self._standing.joining(views, drafters)
+        if joining is None:
+            self._plan = self._new_plan(views, drafters)
+            settled = self._chosen is not None and self._chosen.trial_rate is None
+            self._standing.begin(views, drafters, settled=settled)
+        elif joining or len(views) < len(self._plan.decisions):
+            self._plan = self._standing_plan(views, joining, drafters)
         return self._plan
 
     def _new_plan(self, views: Sequence[View], drafters: Drafters) -> Plan:
@@ -78,18 +75,37 @@ class Controller:
         self._cases = [self._case(view, drafters) for view in views if view.decoding]
         chosen = choose(self._cases, self._timings, self._priors, self._rules)
         self._chosen = chosen = self._reaching(chosen) if chosen else None
-        decisions = {}
-        for view in views:
-            if not view.decoding:
-                decisions[view.key] = resolve(view, self._state(view).band, drafters, {})
+        decisions = {view.key: self._waiting(view, drafters) for view in views if not view.decoding}
         for index, case in enumerate(self._cases):
-            speeds = chosen.speeds(index, case) if chosen else {}
-            decision = resolve(case.view, case.state.band, drafters, speeds)
-            because = chosen.because[index] if chosen else "speed"
-            decisions[case.view.key] = self._noted(case.state, decision, because)
+            decisions[case.view.key] = self._decision(index, case, drafters)
         if chosen is None:
             return Plan(decisions)
         return Plan(decisions, chosen.allotment.seconds or None, chosen.allotment.tokens)
+
+    def _standing_plan(self, views: Sequence[View], joining: Sequence[View], drafters: Drafters) -> Plan:
+        """The plan that stands, without who left and with who came."""
+        chosen, decisions = self._chosen, dict(self._plan.decisions)
+        assert chosen is not None, "only what was chosen stands"
+        chosen, self._cases = left(chosen, self._cases, {view.key for view in views})
+        for view in joining:
+            if not view.decoding:
+                decisions[view.key] = self._waiting(view, drafters)
+                continue
+            case = self._case(view, drafters)
+            self._cases.append(case)
+            self._chosen = chosen = joined(chosen, case, self._priors, self._rules)
+            decisions[view.key] = self._decision(len(self._cases) - 1, case, drafters)
+        self._chosen = chosen
+        return replace(self._plan, decisions={view.key: decisions[view.key] for view in views})
+
+    def _waiting(self, view: View, drafters: Drafters) -> Decision:
+        """What a sequence would get whose prompt is still read."""
+        return resolve(view, self._state(view).band, drafters, {})
+
+    def _decision(self, index: int, case: Case, drafters: Drafters) -> Decision:
+        chosen = self._chosen
+        decision = resolve(case.view, case.state.band, drafters, chosen.speeds(index, case) if chosen else {})
+        return self._noted(case.state, decision, chosen.because[index] if chosen else "speed")
 
     def _reaching(self, chosen: Chosen) -> Chosen:
         """The choice, with longer questions where the wait hardly grows: what comes is cut before it costs rows."""

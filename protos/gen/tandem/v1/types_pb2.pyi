@@ -599,7 +599,9 @@ class RoundDecision(_message.Message):
     """Tokens generated before the round."""
     mode: Global___SpeculationMode.ValueType
     because: _builtins.str
-    """The rule that decided: `asked`, `speed`, `calibrate`, `probe`, `refresh`, or a reason of the report in short form."""
+    """The rule that decided: `asked`, `speed`, `calibrate`, `probe`, `refresh`, `join`, or a reason of the report in short
+    form.
+    """
     asked: _builtins.int
     """Drafts that were asked for, that were verified, and that were kept."""
     drafted: _builtins.int
