@@ -6,7 +6,8 @@ must give the same tokens; if any differ, nothing is reported and the status is 
 and have rows of their own. `accepted` is the mean accepted length, 1 + kept drafts / rounds with drafts.
 
 With `--peers`, in place of that: greedily and one stream at a time, Tandem's modes beside transformers' `generate`,
-plain and with prompt lookup, and beside z-lab's own loop with the same dflash and dflash2 drafters.
+plain and with prompt lookup, beside z-lab's own loop with the same dflash and dflash2 drafters, and beside llama.cpp
+with the files that `--gguf` names.
 """
 
 from functools import partial
@@ -25,6 +26,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.peers and (given.temperatures or given.batches):
         parser.error("--peers is greedy and one stream: it takes no --temperatures and no --batches")
+    if given.gguf and not given.peers:
+        parser.error("--gguf is for llama.cpp, which is measured with --peers")
     if given.write:  # what cannot be written is told before anything runs
         given.write.mkdir(parents=True, exist_ok=True)
     measured = partial(measure_peers if given.peers else measure, wanted=wanted(given))

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 from bench.client import Together, fingerprint
 from bench.command import Options, Result
 from bench.decode.accepted import Accepted
+from bench.decode.gguf_files import by_type
 from bench.decode.measure import Texts, prompts_of, say
 from bench.decode.options import Wanted
 from bench.decode.peers import Peer, Running, Written, peers, running
@@ -64,8 +66,10 @@ class Beside:
 
 
 def measure_peers(options: Options, wanted: Wanted) -> Result:
-    others = peers(drafter_settings(options.model, wanted.drafters))
     asked = prompts_of(options, wanted)
+    context = max(len(prompt.ids) for each in asked.values() for prompt in each) + max(wanted.tokens, WARM_TOKENS)
+    ggufs = by_type(wanted.ggufs, options.model)
+    others = peers(drafter_settings(options.model, wanted.drafters), ggufs, context)
     found, warnings = [], []
     with serving(options, wanted) as (stub, modes), running(options, others) as processes:
         asking = Asking(stub, modes, 0.0, wanted.tokens)
@@ -85,7 +89,8 @@ def measure_peers(options: Options, wanted: Wanted) -> Result:
         rows=[row for each in found for row in each.rows()],
         ratios={name: interval for each in found for name, interval in each.ratios(others).items()},
         samples={"tokens/s": {each.workload: {who: each.rates(who) for who in each.samples} for each in found}},
-        settings={"tokens at most": wanted.tokens, "temperature": 0, "batch": 1, "numerics": numerics},
+        settings={"tokens at most": wanted.tokens, "temperature": 0, "batch": 1, "numerics": numerics}
+        | ({"llama-cpp-python": version("llama-cpp-python")} if ggufs else {}),
         warnings=warnings,
     )
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """`modes` None: all that are loaded. `prompts`: of a workload, at most. `answers` and `turns`: of a row, as far as
-    prompts go. `drafters`: settings of the drafter, in place of what ships."""
+    prompts go. `drafters`: settings of the drafter, in place of what ships. `ggufs`: for llama.cpp, beside Tandem."""
 
     workloads: Sequence[str] = tuple(WORKLOADS)
     modes: Sequence[str] | None = None
@@ -30,6 +30,7 @@ class Wanted:
     answers: int = 4
     turns: int = 2
     drafters: Mapping[str, str]
+    ggufs: Sequence[Path] = ()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,12 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in DRAFTERS:
         add(f"--{name.replace('_', '-')}", type=Path, help="in place of what ships: see docs/configuration.md, drafter")
     add("--peers", action="store_true", help="in place of that, Tandem beside others: greedy, one stream")
+    add("--gguf", type=Path, action="append", help="the model for llama.cpp, one of --peers; may come several times")
     add("--write", type=Path, metavar="FOLDER", help="write decode.md and its plots there, or decode-peers.md")
 
 
 def wanted(given: argparse.Namespace) -> Wanted:
     files = {name: str(path.absolute()) for name in DRAFTERS if (path := getattr(given, name)) is not None}
-    usual = Wanted(drafters=files)
+    usual = Wanted(drafters=files, ggufs=given.gguf or ())
     if given.quick:
         usual = replace(usual, tokens=8, prompts=2, answers=1, turns=1)
     names = ("workloads", "modes", "temperatures", "batches", "tokens", "prompts", "answers")

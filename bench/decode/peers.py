@@ -1,4 +1,4 @@
-"""Who else decodes the same folder: their names, what they need, and how they are asked."""
+"""Who else decodes the same model: their names, what they need, and how they are asked."""
 
 import json
 import os
@@ -13,18 +13,25 @@ from pathlib import Path
 from bench.command import Options
 from bench.machine import openmp
 
-PACKAGES = {"transformers": "'transformers==5.24.0'", "dflash": "--no-deps dflash==0.1.0"}
+PACKAGES = {
+    "transformers": "'transformers==5.24.0'",
+    "dflash": "--no-deps dflash==0.1.0",
+    "llama_cpp": "llama-cpp-python==0.3.36",
+}
 """What pip installs them from."""
+PROGRAMS = {"llama_cpp": "bench.decode.llama"}
+"""Their processes, where it is not `bench.decode.peer`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """`like`: the mode of ours that does the same, with the same drafter if it has a `folder`."""
+    """`like`: the mode of ours that does the same, with the same drafter if it needs one. `more`: what its process is
+    told last."""
 
     kind: str
     package: str
     like: str
-    folder: str | None = None
+    more: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +47,21 @@ class Written:
         return len(self.ids) / self.seconds
 
 
-def peers(drafters: Mapping[str, str]) -> dict[str, Peer]:
-    """Those for whom there is something to do; SystemExit where one is not installed."""
+def peers(drafters: Mapping[str, str], ggufs: Mapping[str, Path], context: int) -> dict[str, Peer]:
+    """Those for whom there is something to do; SystemExit where one is not installed. `ggufs`: by their type.
+    `context`: the most tokens of a prompt and its answer."""
     found = {
         "transformers": Peer("plain", "transformers", "none"),
         "transformers, prompt lookup": Peer("prompt-lookup", "transformers", "ngram"),
     }
     for mode in ("dflash", "dflash2"):
         if folder := drafters.get(mode):
-            found[f"z-lab's {mode}"] = Peer(mode, "dflash", mode, folder)
+            found[f"z-lab's {mode}"] = Peer(mode, "dflash", mode, (folder,))
+    for kind, file in ggufs.items():
+        more = (str(file), str(context))
+        found[f"llama.cpp, {kind}"] = Peer("plain", "llama_cpp", "none", more)
+        if kind == "BF16":  # the weights as all the others have them
+            found[f"llama.cpp, {kind}, prompt lookup"] = Peer("prompt-lookup", "llama_cpp", "ngram", more)
     for name, peer in found.items():
         if find_spec(peer.package) is None:
             raise SystemExit(f"{name} needs {peer.package}: pip install {PACKAGES[peer.package]}")
@@ -79,8 +92,8 @@ def running(options: Options, chosen: Mapping[str, Peer]) -> Iterator[dict[str, 
 
 @contextmanager
 def _process(options: Options, name: str, peer: Peer) -> Iterator[Running]:
-    command = [sys.executable, "-m", "bench.decode.peer", peer.kind, str(options.model), str(options.threads)]
-    command += [str(Path(peer.folder).absolute())] if peer.folder else []
+    program = PROGRAMS.get(peer.package, "bench.decode.peer")
+    command = [sys.executable, "-m", program, peer.kind, str(options.model), str(options.threads), *peer.more]
     environment = {**os.environ, **openmp(options.threads)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     # Leaving the block closes its input, which ends it.

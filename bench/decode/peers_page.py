@@ -15,11 +15,20 @@ Greedy, one stream, the same folder in bf16, the same prompts as ids. Speed is i
 Tandem's without drafts. *Tokens a round*: tokens after the first, over the target's runs after the one that read the
 prompt. *Equal*: answers with the tokens of Tandem; others may differ, for bf16 kernels differ in the last bit.
 """
+LLAMA = """\
+llama.cpp, of llama-cpp-python {version}, reads the same weights from GGUF files and is named with their type. A type of
+fewer bits rounds them, so it answers differently for that reason as well.
+"""
+NO_LLAMA = """\
+llama.cpp is not among them: it reads GGUF files, which `--gguf` names.
+"""
 
 
 def write_peers(folder: Path, document: Mapping[str, Any]) -> None:
     """`decode-peers.md`."""
-    parts = [PEERS, conditions(document), *(f"**{warning}**\n" for warning in document["warnings"])]
+    version = document["settings"].get("llama-cpp-python")
+    llama = LLAMA.format(version=version) if version else NO_LLAMA
+    parts = [PEERS, llama, conditions(document), *(f"**{warning}**\n" for warning in document["warnings"])]
     for (workload,), rows in grouped(document["rows"], "workload").items():
         lines = [
             [

@@ -225,11 +225,11 @@ def test_others_are_held_against_tandem_by_tokens_a_second_for_their_texts_may_e
 
 
 def test_others_get_the_folders_that_our_drafters_are_loaded_from():
-    assert list(peers({"mtp": "/one"})) == ["transformers", "transformers, prompt lookup"]
-    assert peers({"dflash2": "/two"})["z-lab's dflash2"] == Peer("dflash2", "dflash", "dflash2", "/two")
+    assert list(peers({"mtp": "/one"}, {}, 99)) == ["transformers", "transformers, prompt lookup"]
+    assert peers({"dflash2": "/two"}, {}, 99)["z-lab's dflash2"] == Peer("dflash2", "dflash", "dflash2", ("/two",))
 
 
 def test_a_peer_that_is_missing_is_named_with_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "dflash", None)
     with pytest.raises(SystemExit, match="dflash needs dflash: pip install --no-deps dflash=="):
-        peers({"dflash": "/one"})
+        peers({"dflash": "/one"}, {}, 99)

@@ -84,6 +84,7 @@ def test_a_count_that_is_none_is_refused(repeats):
         ("--temperatures=0,2.5", "2.5 is not from 0 to 2"),
         ("--batches=1,0", "0 is not at least 1"),
         ("--prompts=165", "165 is not from 1 to 164"),
+        ("--gguf=some.gguf", "--gguf is for llama.cpp, which is measured with --peers"),
         ("--peers --batches=1", "--peers is greedy and one stream: it takes no --temperatures and no --batches"),
     ],
 )
