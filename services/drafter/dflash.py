@@ -31,7 +31,7 @@ from services.errors import BadCheckpoint, BadConfig, InvalidRequest
 Mode = Literal["dflash", "dflash2"]
 MODES: dict[int, Mode] = {1: "dflash", 2: "dflash2"}
 
-ENOUGH = 64
+ENOUGH = 128
 """Positions that are worth a pass of their own; fewer wait for the next draft, and share one pass with others'."""
 
 

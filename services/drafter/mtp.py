@@ -32,7 +32,7 @@ from services.errors import BadCheckpoint
 
 MAX_DRAFT_TOKENS = 8
 DEFAULT_DRAFT_TOKENS = 3
-AT_ONCE = 64
+AT_ONCE = 128
 """Positions that are computed when they come; fewer wait for the next draft, where one pass serves all sequences."""
 
 

@@ -153,7 +153,7 @@ def test_waiting_taps_are_bounded_however_long_nobody_asks(drafter):
     context = opened(drafter)
     for start in range(300):
         feed(drafter, context, random_taps(1, seed=start), [start % 90])
-        assert sum(map(len, context.waiting)) < 64
+        assert sum(map(len, context.waiting)) < 128
 
 
 def test_a_feed_without_taps_is_refused(drafter):
