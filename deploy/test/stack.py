@@ -1,4 +1,4 @@
-"""The compose file, running under a project name of its own on free ports."""
+"""The compose file under a project name of its own, on free ports, with the memory that Kubernetes would give."""
 
 import json
 import os
@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
 from images import docker
 
 DEPLOY = Path(__file__).parents[1]
@@ -18,6 +19,18 @@ def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return sock.getsockname()[1]
+
+
+def memory_limits() -> dict[str, str]:
+    """Name -> memory limit of the containers in the Kubernetes base, which have the names of the services here."""
+    found = {}
+    for name in ("gateway", "target"):
+        for document in yaml.safe_load_all((DEPLOY / f"kubernetes/{name}.yaml").read_text()):
+            if document["kind"] == "Deployment":
+                pod = document["spec"]["template"]["spec"]
+                for container in pod.get("initContainers", []) + pod["containers"]:
+                    found[container["name"]] = container["resources"]["limits"]["memory"].removesuffix("i")
+    return found
 
 
 @dataclass
@@ -32,8 +45,9 @@ class Stack:
         self.port, self.grpc_port = free_port(), free_port()
         self.command = os.environ.get("COMPOSE", "docker-compose").split()
         self.override = self.wheels.parent / "compose.test.yaml"
-        source = {"volumes": [f"{self.wheels}:/wheels:ro"], "environment": {"PIP_FIND_LINKS": "/wheels"}}
-        self.override.write_text(json.dumps({"services": {"model": source}}))
+        services = {name: {"mem_limit": limit} for name, limit in memory_limits().items()}
+        services["model"] |= {"volumes": [f"{self.wheels}:/wheels:ro"], "environment": {"PIP_FIND_LINKS": "/wheels"}}
+        self.override.write_text(json.dumps({"services": services}))
 
     def compose(self, *arguments: str) -> str:
         files = [f"--file={DEPLOY / 'compose.yaml'}", f"--file={self.override}", f"--project-name={self.project}"]
@@ -54,6 +68,11 @@ class Stack:
 
     def state(self, service: str) -> dict:
         return json.loads(docker("inspect", "--format={{json .State}}", self.container(service)))
+
+    def memory(self) -> str:
+        """What each program's container uses of what it may."""
+        uses = [docker("stats", "--no-stream", "--format={{.MemUsage}}", self.container(name)) for name in SERVICES]
+        return "; ".join(f"{name} {use}" for name, use in zip(SERVICES, uses, strict=True))
 
     def until_healthy(self, *services: str, within_s: float = 600) -> None:
         """Until the health checks of the compose file say so."""

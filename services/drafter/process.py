@@ -44,6 +44,8 @@ def load(settings: DrafterSettings) -> list[AnyDrafter]:
                 table=NgramTable.read(settings.ngram_table) if settings.ngram_table else None,
             )
         )
+        if settings.ngram_table:
+            log.info("loaded ngram from %s", settings.ngram_table)
     folders: dict[str, Path] = {mode: getattr(settings, mode) for mode in settings.loaded if mode in MODELS}
     if folders:
         from services.drafter.loading import load_models  # torch, for which n-grams need not wait
