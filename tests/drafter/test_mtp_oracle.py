@@ -66,10 +66,12 @@ def test_the_shortest_contexts_equal_the_oracle(pair, rows, fed_positions):
     agree(fed.draft(5), rows, fed.expected(5))
 
 
-@pytest.mark.parametrize("ends", [(62,), (63,), (64,), (65,), (66,), (63, 127, 129), (1, 65), (64, 128), (65, 66, 130)])
+@pytest.mark.parametrize(
+    "ends", [(126,), (127,), (128,), (129,), (130,), (127, 255, 257), (1, 129), (128, 256), (129, 130, 258)]
+)
 def test_prompts_over_the_borders_of_feeds_equal_the_oracle(pair, rows, ends):
-    """64 positions are computed as they come; a border's last row ends in the first id of the next feed."""
-    fed = Fed(*pair, tokens(131)).feed(*ends)
+    """128 positions are computed as they come; a border's last row ends in the first id of the next feed."""
+    fed = Fed(*pair, tokens(259)).feed(*ends)
     agree(fed.draft(4), rows, fed.expected(4))
 
 
