@@ -68,7 +68,9 @@ def test_oracle_contexts_around_the_sizes_of_window_and_block(tmp_path, version,
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("special", [{}, SCALED], ids=["plain", "scaled"])
 @pytest.mark.parametrize(
-    "pieces", [[150], [1] * 20, [128, 1, 2, 147], [127, 1], [134, 3], [3, 134]], ids=lambda pieces: f"{len(pieces)} pieces"
+    "pieces",
+    [[150], [1] * 20, [128, 1, 2, 147], [127, 1], [134, 3], [3, 134]],
+    ids=lambda pieces: f"{len(pieces)} pieces",
 )
 def test_oracle_drafts_of_contexts_fed_in_pieces(tmp_path, version, special, pieces):
     """Confidences are of the logits after multiplier and cap, so they hold those to the oracle's."""
