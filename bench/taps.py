@@ -123,7 +123,9 @@ class Way:
             speculation=Speculation(mode=self.mode),
         )
         slot = SimpleNamespace(length=0)
-        return Sequence(self._ids, request, [1] * (2 * PREFILL), None, None, None, slot, taps=self.link.retain(request))
+        sequence = Sequence(self._ids, request, [1] * (2 * PREFILL), None, None, None, slot)
+        sequence.taps = self.link.retain(sequence)
+        return sequence
 
     def _commit(self, sequence: Sequence, count: int) -> None:
         if sequence.taps is not None:

@@ -66,6 +66,8 @@ def _load(load: Load) -> Iterator[Metric]:
     yield _total("round_measured_seconds", "Seconds that the same rounds took.", load.measured_seconds)
     cut = "Drafts that came and were not verified, as they were not expected to be worth their rows."
     yield _counted("spec_decode_num_cut_draft_tokens", cut, load.cut, label="drafter")
+    left_out = "Sequences that were not fed to a drafter, as hardly anybody used it of late."
+    yield _counted("spec_decode_num_left_out_sequences", left_out, load.left_out, label="drafter")
     dropped = "What the drafter sent and nobody used, by why."
     yield _counted("spec_decode_num_dropped_proposals", dropped, load.dropped)
 

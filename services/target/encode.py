@@ -53,6 +53,7 @@ def load(rounds: Rounds, link: DrafterLink) -> target_pb2.Load:
         verify_seconds=spent.verify_s,
         skipped=spent.skipped + link.skipped,
         cut=steering.totals.cut,
+        left_out=steering.totals.left_out,
         dropped=+link.dropped,
         contexts=link.open_contexts,
         decisions=steering.totals.because,

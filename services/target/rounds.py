@@ -130,7 +130,7 @@ class Rounds:
         decoding = self.scheduler.decoding()
         for sequence in self.scheduler.running:
             if sequence.current is None:  # it begins
-                sequence.taps = self._link.retain(sequence.request)
+                self.steering.begin(sequence)
         self.steering.decide(self.scheduler.running)
         drafts = await self._draft(decoding)
         works = [

@@ -27,7 +27,7 @@ MAX_SWITCHES = 256
 @dataclass(slots=True, eq=False)
 class Sequence:
     """`id` is unique in this process. `slot` is None while it waits; `ids` is the prompt and the kept output. `taps`
-    is what drafters need of it: None when they need nothing."""
+    is what drafters need of it, but those `left_out`, which it does without: None when they need nothing."""
 
     id: int
     request: Request
@@ -37,6 +37,7 @@ class Sequence:
     sink: Sink
     slot: Slot | None = None
     taps: Retained | None = None
+    left_out: frozenset[str] = frozenset()
     counters: Counters = field(default_factory=Counters)
     resolved: Decision | None = None  # the first choice of the policy that mattered: nobody drafts beside a prefill
     current: Decision | None = None

@@ -1,7 +1,7 @@
 """Between the round loop and the policy: what the policy is told of the sequences, and what comes of its decisions."""
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,8 +23,10 @@ RECORDED_ROUNDS = 4096
 
 
 class Policy(Protocol):
-    """Decides before a round, cuts drafts before they are verified, learns after that. `resting`: why sequences rest
-    that may draft, a reason for each."""
+    """Decides before a round, cuts drafts before they are verified, learns after that. `left_out`: drafters that a
+    sequence does without, from its begin on. `resting`: why sequences rest that may draft, a reason for each."""
+
+    def left_out(self, view: View, drafters: Mapping[str, DrafterDescription]) -> Collection[str]: ...
 
     def decide(self, views: Sequence[View], drafters: Mapping[str, DrafterDescription]) -> Plan: ...
 
@@ -40,11 +42,12 @@ class Policy(Protocol):
 @dataclass(slots=True)
 class Decided:
     """Totals: decisions by the rule that made them, switches by reason, seconds of the rounds whose time was predicted,
-    as predicted and as measured; drafts that came and were cut, by drafter."""
+    as predicted and as measured; by drafter, drafts that came and were cut, and sequences that left it out."""
 
     because: Counter[str]
     switches: Counter[str]
     cut: Counter[str]
+    left_out: Counter[str]
     predicted_s: float = 0.0
     measured_s: float = 0.0
 
@@ -53,7 +56,7 @@ class Steering:
     """One policy for all sequences. Touched on the event loop only."""
 
     def __init__(self, policy: Policy, rules: PolicyRules, link: DrafterLink) -> None:
-        self.totals = Decided(Counter(), Counter(), Counter())
+        self.totals = Decided(Counter(), Counter(), Counter(), Counter())
         self._policy, self._rules, self._link = policy, rules, link
         self._plan = Plan({})
         self._asked: dict[int, int] = {}
@@ -71,6 +74,12 @@ class Steering:
         bands = self._rules.bands if speculation.bands is None else speculation.bands
         view = View(0, speculation, context, request.max_new)
         return resolve(view, place(bands, context, None, 0), self._link.drafters, {})
+
+    def begin(self, sequence: Generation) -> None:
+        """Before its first round: which drafters it does without, and what is retained for the others."""
+        sequence.left_out = frozenset(self._policy.left_out(_view(sequence, {}), self._link.drafters))
+        self.totals.left_out.update(sequence.left_out)
+        sequence.taps = self._link.retain(sequence)
 
     def decide(self, running: Sequence[Generation]) -> None:
         """Give each sequence its decision for the coming round."""

@@ -153,6 +153,7 @@ async def test_what_the_target_does_shows_under_the_names_of_others(gateway):
                 skipped={"context": 4, "nothing_proposed": 5},
                 dropped={"stale": 6},
                 cut={"mtp": 8},
+                left_out={"dflash": 9},
                 contexts=2,
             )
         )
@@ -168,6 +169,7 @@ async def test_what_the_target_does_shows_under_the_names_of_others(gateway):
     assert skipped == {"context": 4, "nothing_proposed": 5}
     assert counted["spec_decode_num_dropped_proposals_total", "stale"] == 6
     assert counted["spec_decode_num_cut_draft_tokens_total", "mtp"] == 8
+    assert counted["spec_decode_num_left_out_sequences_total", "dflash"] == 9
     assert again["verify_seconds_count",] == again["kv_cache_usage_perc",] == 0, "as of a target that began again"
 
 

@@ -8,6 +8,12 @@ from services.target.policy.resolve import resolve
 class Always:
     """As long as asked for, or as long as the drafter usually does."""
 
+    def __init__(self, left_out=()) -> None:
+        self._left_out = left_out
+
+    def left_out(self, view, drafters):
+        return self._left_out
+
     def decide(self, views, drafters) -> Plan:
         return Plan({view.key: resolve(view, self._band(view), drafters, {}) for view in views})
 

@@ -11,6 +11,7 @@ from services.errors import Unsupported
 from services.target.link.link import Patience
 from services.target.link.patience import Breaker, Deadline
 from services.target.link.turn import Draft, Turn
+from tests.target.always import Always
 from tests.target.harness import HASTY, PATIENT, plain_answer, request, system, tokens, truth_of
 from tests.target.scripted_drafter import DFLASH, DFLASH2, MTP, NGRAM, ScriptedDrafter
 
@@ -213,6 +214,24 @@ async def test_a_mode_causes_no_traffic_for_the_other_drafters_that_are_loaded(m
     assert [list(each.modes) for each in opens] == [[LOADED[mode]]]
     assert {each.mode for turn in turns for each in turn.sequences} == {LOADED[mode]}
     assert set(updates[-1].report.counters.by_mode) == {mode}
+
+
+@pytest.mark.parametrize(("loaded", "runs", "reason"), [((NGRAM, MTP), "ngram", None), ((MTP,), "none", "gate")])
+async def test_a_drafter_that_is_left_out_is_fed_nothing(loaded, runs, reason) -> None:
+    asked = request(PROMPT, 20, mode="auto")
+    drafter = ScriptedDrafter(truth_of([asked]), repeat(("right", 3)), modes=loaded)
+    async with system(drafter, policy=Always(left_out={"mtp"})) as running:
+        updates = await running.answer(asked)
+        await running.settled()
+        counted = running.rounds.steering.totals.left_out
+    opens = [message.open for message in drafter.requests if message.HasField("open")]
+    feeds = [message.feed for message in drafter.requests if message.HasField("feed")]
+    assert [list(each.modes) for each in opens] == ([[NGRAM]] if NGRAM in loaded else [])
+    assert not any(feed.HasField("taps") for feed in feeds)
+    assert drafter.faults == []
+    assert counted == {"mtp": 1}
+    assert (updates[-1].report.resolved.mode, updates[-1].report.resolved.reason) == (runs, reason)
+    assert tokens(updates) == plain_answer(asked)
 
 
 async def test_mode_none_beside_loaded_drafters_verifies_nothing_and_asks_nobody() -> None:

@@ -86,6 +86,7 @@ class Slashing(Always):
     """Cuts drafts anywhere, and says what no policy should."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__()
         self.luck = random.Random(seed)
         self.cuts = 0
 

@@ -34,7 +34,6 @@ from services.errors import TandemError, Unavailable
 from services.target.link.patience import Breaker, Deadline
 from services.target.link.stream import Stream
 from services.target.link.turn import Drafts
-from services.target.request import Request
 from services.target.sequence import Sequence as Generation
 from services.target.taps.needs import Needs
 from services.target.taps.retained import Retained
@@ -110,13 +109,15 @@ class DrafterLink:
         """Sequences that the drafter holds for us."""
         return len(self._stream.contexts) if self._stream else 0
 
-    def retain(self, request: Request) -> Retained | None:
-        """Retain what drafters may need of a sequence that begins: those that are here or, while none is, that were
-        here last. None when they need nothing."""
+    def retain(self, sequence: Generation) -> Retained | None:
+        """Retain what drafters may need of a sequence that begins, but those it leaves out: those that are here or,
+        while none is, that were here last. None when they need nothing."""
+        request = sequence.request
         wanted = [
             each
             for mode, each in self._known.items()
             if request.speculation.may_use(mode)
+            and mode not in sequence.left_out
             and not (each.HasField("context_length") and each.context_length <= len(request.prompt))
         ]
         needs = Needs.of(wanted)

@@ -18,6 +18,9 @@ from services.wire.codec import MODES
 BLOCK_POSITIONS = 16
 """What a turn may carry of a feed: the most that one round commits."""
 
+PROMPT_POSITIONS = 128
+"""What is not worth a feed while a prompt is read: every message wakes a drafter that may share our processors."""
+
 TURN_BYTES = 1 << 20
 """Taps that a turn carries itself; the feeds of further sequences go before it, each in a message of its own."""
 
@@ -52,7 +55,7 @@ class Stream:
         drafter holds no context for the sequence and none can be opened."""
         if sequence.id in self._sitting_out or not self._opened(sequence):
             return False
-        if self.contexts.gap(sequence) > BLOCK_POSITIONS:
+        if self.contexts.gap(sequence) > (BLOCK_POSITIONS if sequence.prefilled else PROMPT_POSITIONS):
             self._feed(self.contexts.feeds(sequence))
         return True
 
@@ -73,6 +76,7 @@ class Stream:
     def hindrances(self, sequence: Sequence) -> Mapping[str, str]:
         """Why drafters cannot draft for a sequence just now, by mode: reasons of the report."""
         lack = {mode: why for mode, needs in self._needs.items() if (why := lacking(sequence.taps, needs))}
+        lack |= dict.fromkeys(sequence.left_out & self.drafters.keys(), "gate")
         if self.contexts.catching_up(sequence.id):
             return dict.fromkeys(self.drafters, "catching_up") | lack
         return lack
@@ -162,7 +166,7 @@ class Stream:
         return tuple(
             mode
             for mode, needs in self._needs.items()
-            if speculation.may_use(mode) and lacking(sequence.taps, needs) is None
+            if speculation.may_use(mode) and mode not in sequence.left_out and lacking(sequence.taps, needs) is None
         )
 
     def _feed(self, feeds: Iterator[Feed]) -> None:

@@ -4,7 +4,7 @@ Everything it goes by is measured: what a forward takes by its rows, what each d
 What it does not know it hopes for, tries, and pays for out of each request's small budget.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tandem.v1.drafter_pb2 import DrafterDescription
@@ -21,6 +21,7 @@ from services.target.policy.steered import Steered
 from services.target.policy.timings import Timings
 from services.target.policy.tries import Tries
 from services.target.policy.trim import Arrived, Trim, reach
+from services.target.policy.usage import Usage
 
 Drafters = Mapping[str, DrafterDescription]
 
@@ -39,6 +40,7 @@ class Controller:
         self._rules = rules
         self._timings = Timings()
         self._trim = Trim()
+        self._usage = Usage()
         self._priors: dict[str, Prior] = {}
         self._states: dict[int, Steered] = {}
         self._chosen: Chosen | None = None
@@ -53,6 +55,11 @@ class Controller:
     def resting(self) -> Sequence[str]:
         """Why sequences rest that may draft: a reason for each."""
         return [state.reason for state in self._states.values() if state.reason is not None]
+
+    def left_out(self, view: View, drafters: Drafters) -> Collection[str]:
+        """Drafters that a sequence which begins is not to be fed to: hardly anybody used them of late."""
+        lengths = range(view.context, view.context + view.remaining)
+        return self._usage.left_out(view.speculation, self._rules.bands, lengths, drafters)
 
     def decide(self, views: Sequence[View], drafters: Drafters) -> Plan:
         """The coming round."""
@@ -70,6 +77,7 @@ class Controller:
             del self._priors[mode]
             self._timings.forget(mode)
             self._trim.forget(mode)
+            self._usage.forget(mode)
         for mode in drafters:
             self._priors.setdefault(mode, Prior()).refresh()
         self._cases = [self._case(view, drafters) for view in views if view.decoding]
@@ -150,10 +158,14 @@ class Controller:
         for mode, prior in self._priors.items():
             if mode not in used:
                 prior.relax()
+        cases = {case.view.key: case for case in self._cases}
         for outcome in seen.outcomes:
             state = self._states.get(outcome.key)
             if state is None:
                 continue
+            if case := cases.get(outcome.key):
+                meant = state.mode if state.mode == outcome.mode and outcome.asked else None
+                self._usage.record(case.view.speculation, state.band, case.most, meant)
             state.budget.spend(seen.seconds, lost_s)
             if outcome.asked and seen.answered:
                 self._trim.learn(outcome, state.of(outcome.mode, self._priors), greedy=state.greedy)

@@ -3,7 +3,7 @@
 Where it loses, the floor is the family's own multi-token prediction if that wins, and else plain decoding.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tandem.v1.drafter_pb2 import DrafterDescription
@@ -61,6 +61,10 @@ class GatePolicy:
     def resting(self) -> Sequence[str]:
         """Why sequences rest that may draft: a reason for each."""
         return [state.reason for state in self._states.values() if state.reason is not None]
+
+    def left_out(self, view: View, drafters: Drafters) -> Collection[str]:
+        """Whatever may be asked one day is fed from the start."""
+        return ()
 
     def decide(self, views: Sequence[View], drafters: Drafters) -> Plan:
         """The coming round."""

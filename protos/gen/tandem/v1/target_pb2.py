@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tandem.v1 import types_pb2 as tandem_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tandem/v1/target.proto\x12\ttandem.v1\x1a\x15tandem/v1/types.proto\"\xc4\x02\n\x1cTargetServiceGenerateRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63hoice\x18\x02 \x01(\r\x12\r\n\x05model\x18\x03 \x01(\t\x12\x16\n\x0etokenizer_hash\x18\x04 \x01(\t\x12\x12\n\nprompt_ids\x18\x05 \x03(\r\x12\x17\n\nmax_tokens\x18\x06 \x01(\rH\x00\x88\x01\x01\x12%\n\x08sampling\x18\x07 \x01(\x0b\x32\x13.tandem.v1.Sampling\x12%\n\x08stopping\x18\x08 \x01(\x0b\x32\x13.tandem.v1.Stopping\x12+\n\x0bspeculation\x18\t \x01(\x0b\x32\x16.tandem.v1.Speculation\x12\x15\n\x08logprobs\x18\n \x01(\rH\x01\x88\x01\x01\x42\r\n\x0b_max_tokensB\x0b\n\t_logprobs\"\x92\x01\n\x1dTargetServiceGenerateResponse\x12 \n\x06tokens\x18\x01 \x03(\x0b\x32\x10.tandem.v1.Token\x12,\n\x06report\x18\x02 \x01(\x0b\x32\x1c.tandem.v1.SpeculationReport\x12!\n\x06\x66inish\x18\x03 \x01(\x0b\x32\x11.tandem.v1.Finish\"\x8c\x01\n\x06\x46inish\x12#\n\x04kind\x18\x01 \x01(\x0e\x32\x15.tandem.v1.FinishKind\x12\x11\n\x07stop_id\x18\x02 \x01(\rH\x00\x12\x15\n\x0bstop_string\x18\x03 \x01(\tH\x00\x12\x18\n\x0btext_offset\x18\x04 \x01(\rH\x01\x88\x01\x01\x42\t\n\x07matchedB\x0e\n\x0c_text_offset\"\x1e\n\x1cTargetServiceDescribeRequest\"\xd9\x02\n\x1dTargetServiceDescribeResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x12\n\nvocab_size\x18\x02 \x01(\r\x12\x16\n\x0e\x63ontext_length\x18\x03 \x01(\r\x12\r\n\x05\x64type\x18\x04 \x01(\t\x12\r\n\x05\x65xact\x18\x05 \x01(\x08\x12\x16\n\x0einexact_reason\x18\x06 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x07 \x01(\t\x12\x16\n\x0etokenizer_hash\x18\x08 \x01(\t\x12-\n\x10\x64\x65\x66\x61ult_sampling\x18\t \x01(\x0b\x32\x13.tandem.v1.Sampling\x12!\n\x06limits\x18\n \x01(\x0b\x32\x11.tandem.v1.Limits\x12)\n\x08\x64rafters\x18\x0b \x03(\x0b\x32\x17.tandem.v1.DrafterState\x12\x1d\n\x04load\x18\x0c \x01(\x0b\x32\x0f.tandem.v1.Load\"\x87\x07\n\x04Load\x12\x0f\n\x07running\x18\x01 \x01(\r\x12\x0f\n\x07waiting\x18\x02 \x01(\r\x12\x11\n\tfree_rows\x18\x03 \x01(\x04\x12\x12\n\ncache_rows\x18\x04 \x01(\x04\x12\x11\n\tgenerated\x18\x05 \x01(\x04\x12(\n\x08\x64rafters\x18\x06 \x03(\x0b\x32\x16.tandem.v1.DrafterLoad\x12\x1a\n\x12retained_tap_bytes\x18\x07 \x01(\x04\x12\x11\n\ttap_bytes\x18\x08 \x01(\x04\x12\x0e\n\x06rounds\x18\t \x01(\x04\x12\r\n\x05turns\x18\n \x01(\x04\x12\x15\n\rdraft_seconds\x18\x0b \x01(\x01\x12\x16\n\x0everify_seconds\x18\x0c \x01(\x01\x12-\n\x07skipped\x18\r \x03(\x0b\x32\x1c.tandem.v1.Load.SkippedEntry\x12-\n\x07\x64ropped\x18\x0e \x03(\x0b\x32\x1c.tandem.v1.Load.DroppedEntry\x12\x10\n\x08\x63ontexts\x18\x0f \x01(\r\x12\x31\n\tdecisions\x18\x10 \x03(\x0b\x32\x1e.tandem.v1.Load.DecisionsEntry\x12/\n\x08switches\x18\x11 \x03(\x0b\x32\x1d.tandem.v1.Load.SwitchesEntry\x12-\n\x07resting\x18\x12 \x03(\x0b\x32\x1c.tandem.v1.Load.RestingEntry\x12\x19\n\x11predicted_seconds\x18\x13 \x01(\x01\x12\x18\n\x10measured_seconds\x18\x14 \x01(\x01\x12%\n\x03\x63ut\x18\x15 \x03(\x0b\x32\x18.tandem.v1.Load.CutEntry\x1a.\n\x0cSkippedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a.\n\x0c\x44roppedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x30\n\x0e\x44\x65\x63isionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a/\n\rSwitchesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a.\n\x0cRestingEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\x1a*\n\x08\x43utEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"j\n\x0b\x44rafterLoad\x12(\n\x04mode\x18\x01 \x01(\x0e\x32\x1a.tandem.v1.SpeculationMode\x12\x0e\n\x06rounds\x18\x02 \x01(\x04\x12\x0f\n\x07\x64rafted\x18\x03 \x01(\x04\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x04 \x01(\x04\"\x89\x01\n\x06Limits\x12\x18\n\x10max_stop_strings\x18\x01 \x01(\r\x12\x1d\n\x15max_stop_string_chars\x18\x02 \x01(\r\x12\x14\n\x0cmax_logprobs\x18\x03 \x01(\r\x12\x16\n\x0emax_logit_bias\x18\x04 \x01(\r\x12\x18\n\x10max_draft_tokens\x18\x05 \x01(\r\"}\n\x0c\x44rafterState\x12(\n\x04mode\x18\x01 \x01(\x0e\x32\x1a.tandem.v1.SpeculationMode\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\n\n\x02up\x18\x03 \x01(\x08\x12\x0f\n\x07refusal\x18\x04 \x01(\t\x12\x18\n\x10max_draft_tokens\x18\x05 \x01(\r\"\"\n TargetServiceGetTokenizerRequest\"N\n!TargetServiceGetTokenizerResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x63hunk\x18\x02 \x01(\x0c\x12\x0c\n\x04hash\x18\x03 \x01(\t2\xbc\x02\n\rTargetService\x12_\n\x08Generate\x12\'.tandem.v1.TargetServiceGenerateRequest\x1a(.tandem.v1.TargetServiceGenerateResponse0\x01\x12]\n\x08\x44\x65scribe\x12\'.tandem.v1.TargetServiceDescribeRequest\x1a(.tandem.v1.TargetServiceDescribeResponse\x12k\n\x0cGetTokenizer\x12+.tandem.v1.TargetServiceGetTokenizerRequest\x1a,.tandem.v1.TargetServiceGetTokenizerResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tandem/v1/target.proto\x12\ttandem.v1\x1a\x15tandem/v1/types.proto\"\xc4\x02\n\x1cTargetServiceGenerateRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06\x63hoice\x18\x02 \x01(\r\x12\r\n\x05model\x18\x03 \x01(\t\x12\x16\n\x0etokenizer_hash\x18\x04 \x01(\t\x12\x12\n\nprompt_ids\x18\x05 \x03(\r\x12\x17\n\nmax_tokens\x18\x06 \x01(\rH\x00\x88\x01\x01\x12%\n\x08sampling\x18\x07 \x01(\x0b\x32\x13.tandem.v1.Sampling\x12%\n\x08stopping\x18\x08 \x01(\x0b\x32\x13.tandem.v1.Stopping\x12+\n\x0bspeculation\x18\t \x01(\x0b\x32\x16.tandem.v1.Speculation\x12\x15\n\x08logprobs\x18\n \x01(\rH\x01\x88\x01\x01\x42\r\n\x0b_max_tokensB\x0b\n\t_logprobs\"\x92\x01\n\x1dTargetServiceGenerateResponse\x12 \n\x06tokens\x18\x01 \x03(\x0b\x32\x10.tandem.v1.Token\x12,\n\x06report\x18\x02 \x01(\x0b\x32\x1c.tandem.v1.SpeculationReport\x12!\n\x06\x66inish\x18\x03 \x01(\x0b\x32\x11.tandem.v1.Finish\"\x8c\x01\n\x06\x46inish\x12#\n\x04kind\x18\x01 \x01(\x0e\x32\x15.tandem.v1.FinishKind\x12\x11\n\x07stop_id\x18\x02 \x01(\rH\x00\x12\x15\n\x0bstop_string\x18\x03 \x01(\tH\x00\x12\x18\n\x0btext_offset\x18\x04 \x01(\rH\x01\x88\x01\x01\x42\t\n\x07matchedB\x0e\n\x0c_text_offset\"\x1e\n\x1cTargetServiceDescribeRequest\"\xd9\x02\n\x1dTargetServiceDescribeResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x12\n\nvocab_size\x18\x02 \x01(\r\x12\x16\n\x0e\x63ontext_length\x18\x03 \x01(\r\x12\r\n\x05\x64type\x18\x04 \x01(\t\x12\r\n\x05\x65xact\x18\x05 \x01(\x08\x12\x16\n\x0einexact_reason\x18\x06 \x01(\t\x12\x13\n\x0b\x66ingerprint\x18\x07 \x01(\t\x12\x16\n\x0etokenizer_hash\x18\x08 \x01(\t\x12-\n\x10\x64\x65\x66\x61ult_sampling\x18\t \x01(\x0b\x32\x13.tandem.v1.Sampling\x12!\n\x06limits\x18\n \x01(\x0b\x32\x11.tandem.v1.Limits\x12)\n\x08\x64rafters\x18\x0b \x03(\x0b\x32\x17.tandem.v1.DrafterState\x12\x1d\n\x04load\x18\x0c \x01(\x0b\x32\x0f.tandem.v1.Load\"\xe7\x07\n\x04Load\x12\x0f\n\x07running\x18\x01 \x01(\r\x12\x0f\n\x07waiting\x18\x02 \x01(\r\x12\x11\n\tfree_rows\x18\x03 \x01(\x04\x12\x12\n\ncache_rows\x18\x04 \x01(\x04\x12\x11\n\tgenerated\x18\x05 \x01(\x04\x12(\n\x08\x64rafters\x18\x06 \x03(\x0b\x32\x16.tandem.v1.DrafterLoad\x12\x1a\n\x12retained_tap_bytes\x18\x07 \x01(\x04\x12\x11\n\ttap_bytes\x18\x08 \x01(\x04\x12\x0e\n\x06rounds\x18\t \x01(\x04\x12\r\n\x05turns\x18\n \x01(\x04\x12\x15\n\rdraft_seconds\x18\x0b \x01(\x01\x12\x16\n\x0everify_seconds\x18\x0c \x01(\x01\x12-\n\x07skipped\x18\r \x03(\x0b\x32\x1c.tandem.v1.Load.SkippedEntry\x12-\n\x07\x64ropped\x18\x0e \x03(\x0b\x32\x1c.tandem.v1.Load.DroppedEntry\x12\x10\n\x08\x63ontexts\x18\x0f \x01(\r\x12\x31\n\tdecisions\x18\x10 \x03(\x0b\x32\x1e.tandem.v1.Load.DecisionsEntry\x12/\n\x08switches\x18\x11 \x03(\x0b\x32\x1d.tandem.v1.Load.SwitchesEntry\x12-\n\x07resting\x18\x12 \x03(\x0b\x32\x1c.tandem.v1.Load.RestingEntry\x12\x19\n\x11predicted_seconds\x18\x13 \x01(\x01\x12\x18\n\x10measured_seconds\x18\x14 \x01(\x01\x12%\n\x03\x63ut\x18\x15 \x03(\x0b\x32\x18.tandem.v1.Load.CutEntry\x12.\n\x08left_out\x18\x16 \x03(\x0b\x32\x1c.tandem.v1.Load.LeftOutEntry\x1a.\n\x0cSkippedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a.\n\x0c\x44roppedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a\x30\n\x0e\x44\x65\x63isionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a/\n\rSwitchesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a.\n\x0cRestingEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\x1a*\n\x08\x43utEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x1a.\n\x0cLeftOutEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"j\n\x0b\x44rafterLoad\x12(\n\x04mode\x18\x01 \x01(\x0e\x32\x1a.tandem.v1.SpeculationMode\x12\x0e\n\x06rounds\x18\x02 \x01(\x04\x12\x0f\n\x07\x64rafted\x18\x03 \x01(\x04\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x04 \x01(\x04\"\x89\x01\n\x06Limits\x12\x18\n\x10max_stop_strings\x18\x01 \x01(\r\x12\x1d\n\x15max_stop_string_chars\x18\x02 \x01(\r\x12\x14\n\x0cmax_logprobs\x18\x03 \x01(\r\x12\x16\n\x0emax_logit_bias\x18\x04 \x01(\r\x12\x18\n\x10max_draft_tokens\x18\x05 \x01(\r\"}\n\x0c\x44rafterState\x12(\n\x04mode\x18\x01 \x01(\x0e\x32\x1a.tandem.v1.SpeculationMode\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\n\n\x02up\x18\x03 \x01(\x08\x12\x0f\n\x07refusal\x18\x04 \x01(\t\x12\x18\n\x10max_draft_tokens\x18\x05 \x01(\r\"\"\n TargetServiceGetTokenizerRequest\"N\n!TargetServiceGetTokenizerResponse\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x63hunk\x18\x02 \x01(\x0c\x12\x0c\n\x04hash\x18\x03 \x01(\t2\xbc\x02\n\rTargetService\x12_\n\x08Generate\x12\'.tandem.v1.TargetServiceGenerateRequest\x1a(.tandem.v1.TargetServiceGenerateResponse0\x01\x12]\n\x08\x44\x65scribe\x12\'.tandem.v1.TargetServiceDescribeRequest\x1a(.tandem.v1.TargetServiceDescribeResponse\x12k\n\x0cGetTokenizer\x12+.tandem.v1.TargetServiceGetTokenizerRequest\x1a,.tandem.v1.TargetServiceGetTokenizerResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,6 +44,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LOAD_RESTINGENTRY']._serialized_options = b'8\001'
   _globals['_LOAD_CUTENTRY']._loaded_options = None
   _globals['_LOAD_CUTENTRY']._serialized_options = b'8\001'
+  _globals['_LOAD_LEFTOUTENTRY']._loaded_options = None
+  _globals['_LOAD_LEFTOUTENTRY']._serialized_options = b'8\001'
   _globals['_TARGETSERVICEGENERATEREQUEST']._serialized_start=61
   _globals['_TARGETSERVICEGENERATEREQUEST']._serialized_end=385
   _globals['_TARGETSERVICEGENERATERESPONSE']._serialized_start=388
@@ -55,29 +57,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TARGETSERVICEDESCRIBERESPONSE']._serialized_start=712
   _globals['_TARGETSERVICEDESCRIBERESPONSE']._serialized_end=1057
   _globals['_LOAD']._serialized_start=1060
-  _globals['_LOAD']._serialized_end=1963
-  _globals['_LOAD_SKIPPEDENTRY']._serialized_start=1678
-  _globals['_LOAD_SKIPPEDENTRY']._serialized_end=1724
-  _globals['_LOAD_DROPPEDENTRY']._serialized_start=1726
-  _globals['_LOAD_DROPPEDENTRY']._serialized_end=1772
-  _globals['_LOAD_DECISIONSENTRY']._serialized_start=1774
-  _globals['_LOAD_DECISIONSENTRY']._serialized_end=1822
-  _globals['_LOAD_SWITCHESENTRY']._serialized_start=1824
-  _globals['_LOAD_SWITCHESENTRY']._serialized_end=1871
-  _globals['_LOAD_RESTINGENTRY']._serialized_start=1873
-  _globals['_LOAD_RESTINGENTRY']._serialized_end=1919
-  _globals['_LOAD_CUTENTRY']._serialized_start=1921
-  _globals['_LOAD_CUTENTRY']._serialized_end=1963
-  _globals['_DRAFTERLOAD']._serialized_start=1965
-  _globals['_DRAFTERLOAD']._serialized_end=2071
-  _globals['_LIMITS']._serialized_start=2074
-  _globals['_LIMITS']._serialized_end=2211
-  _globals['_DRAFTERSTATE']._serialized_start=2213
-  _globals['_DRAFTERSTATE']._serialized_end=2338
-  _globals['_TARGETSERVICEGETTOKENIZERREQUEST']._serialized_start=2340
-  _globals['_TARGETSERVICEGETTOKENIZERREQUEST']._serialized_end=2374
-  _globals['_TARGETSERVICEGETTOKENIZERRESPONSE']._serialized_start=2376
-  _globals['_TARGETSERVICEGETTOKENIZERRESPONSE']._serialized_end=2454
-  _globals['_TARGETSERVICE']._serialized_start=2457
-  _globals['_TARGETSERVICE']._serialized_end=2773
+  _globals['_LOAD']._serialized_end=2059
+  _globals['_LOAD_SKIPPEDENTRY']._serialized_start=1726
+  _globals['_LOAD_SKIPPEDENTRY']._serialized_end=1772
+  _globals['_LOAD_DROPPEDENTRY']._serialized_start=1774
+  _globals['_LOAD_DROPPEDENTRY']._serialized_end=1820
+  _globals['_LOAD_DECISIONSENTRY']._serialized_start=1822
+  _globals['_LOAD_DECISIONSENTRY']._serialized_end=1870
+  _globals['_LOAD_SWITCHESENTRY']._serialized_start=1872
+  _globals['_LOAD_SWITCHESENTRY']._serialized_end=1919
+  _globals['_LOAD_RESTINGENTRY']._serialized_start=1921
+  _globals['_LOAD_RESTINGENTRY']._serialized_end=1967
+  _globals['_LOAD_CUTENTRY']._serialized_start=1969
+  _globals['_LOAD_CUTENTRY']._serialized_end=2011
+  _globals['_LOAD_LEFTOUTENTRY']._serialized_start=2013
+  _globals['_LOAD_LEFTOUTENTRY']._serialized_end=2059
+  _globals['_DRAFTERLOAD']._serialized_start=2061
+  _globals['_DRAFTERLOAD']._serialized_end=2167
+  _globals['_LIMITS']._serialized_start=2170
+  _globals['_LIMITS']._serialized_end=2307
+  _globals['_DRAFTERSTATE']._serialized_start=2309
+  _globals['_DRAFTERSTATE']._serialized_end=2434
+  _globals['_TARGETSERVICEGETTOKENIZERREQUEST']._serialized_start=2436
+  _globals['_TARGETSERVICEGETTOKENIZERREQUEST']._serialized_end=2470
+  _globals['_TARGETSERVICEGETTOKENIZERRESPONSE']._serialized_start=2472
+  _globals['_TARGETSERVICEGETTOKENIZERRESPONSE']._serialized_end=2550
+  _globals['_TARGETSERVICE']._serialized_start=2553
+  _globals['_TARGETSERVICE']._serialized_end=2869
 # @@protoc_insertion_point(module_scope)

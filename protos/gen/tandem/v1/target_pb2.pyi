@@ -353,6 +353,26 @@ class Load(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class LeftOutEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     RUNNING_FIELD_NUMBER: _builtins.int
     WAITING_FIELD_NUMBER: _builtins.int
     FREE_ROWS_FIELD_NUMBER: _builtins.int
@@ -374,6 +394,7 @@ class Load(_message.Message):
     PREDICTED_SECONDS_FIELD_NUMBER: _builtins.int
     MEASURED_SECONDS_FIELD_NUMBER: _builtins.int
     CUT_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
     running: _builtins.int
     """Sequences, with the replays of audits."""
     waiting: _builtins.int
@@ -426,6 +447,10 @@ class Load(_message.Message):
     def cut(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Drafts that came and were not verified, as they were not expected to be worth their rows, by drafter."""
 
+    @_builtins.property
+    def left_out(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Sequences that were not fed to a drafter, as hardly anybody used it of late, by drafter."""
+
     def __init__(
         self,
         *,
@@ -450,10 +475,11 @@ class Load(_message.Message):
         predicted_seconds: _builtins.float = ...,
         measured_seconds: _builtins.float = ...,
         cut: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        left_out: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_rows", b"cache_rows", "contexts", b"contexts", "cut", b"cut", "decisions", b"decisions", "draft_seconds", b"draft_seconds", "drafters", b"drafters", "dropped", b"dropped", "free_rows", b"free_rows", "generated", b"generated", "measured_seconds", b"measured_seconds", "predicted_seconds", b"predicted_seconds", "resting", b"resting", "retained_tap_bytes", b"retained_tap_bytes", "rounds", b"rounds", "running", b"running", "skipped", b"skipped", "switches", b"switches", "tap_bytes", b"tap_bytes", "turns", b"turns", "verify_seconds", b"verify_seconds", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_rows", b"cache_rows", "contexts", b"contexts", "cut", b"cut", "decisions", b"decisions", "draft_seconds", b"draft_seconds", "drafters", b"drafters", "dropped", b"dropped", "free_rows", b"free_rows", "generated", b"generated", "left_out", b"left_out", "measured_seconds", b"measured_seconds", "predicted_seconds", b"predicted_seconds", "resting", b"resting", "retained_tap_bytes", b"retained_tap_bytes", "rounds", b"rounds", "running", b"running", "skipped", b"skipped", "switches", b"switches", "tap_bytes", b"tap_bytes", "turns", b"turns", "verify_seconds", b"verify_seconds", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
