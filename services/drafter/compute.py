@@ -4,6 +4,7 @@ One thread serves all streams, one job after another, so no context is ever touc
 """
 
 import asyncio
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -47,22 +48,23 @@ class Compute:
     def later(self, chore: Callable[[], None]) -> None:
         self._chores.append(chore)
 
-    async def run(self, batch: Sequence[Work] = ()) -> Done:
-        """Shielded: a stream that ends must not take chores with it."""
+    async def run(self, batch: Sequence[Work] = (), *, until: float = math.inf) -> Done:
+        """Feeds are absorbed whenever it is; what begins later than `until`, in seconds of `time.monotonic`, drafts
+        nothing any more. Shielded: a stream that ends must not take chores with it."""
         chores, self._chores = self._chores, []
         loop = asyncio.get_running_loop()
-        return await asyncio.shield(loop.run_in_executor(self._thread, _do, chores, batch))
+        return await asyncio.shield(loop.run_in_executor(self._thread, _do, chores, batch, until))
 
 
-def _do(chores: Sequence[Callable[[], None]], batch: Sequence[Work]) -> Done:
+def _do(chores: Sequence[Callable[[], None]], batch: Sequence[Work], until: float) -> Done:
     with ExitStack() as all_of_them:  # even if one fails: the others' memory must not stay behind
         for chore in reversed(chores):
             all_of_them.callback(chore)
-    began = time.perf_counter()
+    began = time.monotonic()
     asking: defaultdict[str, list[int]] = defaultdict(list)
     for index, work in enumerate(batch):
         work.sequence.absorb(work.feeds)
-        if work.max_draft_tokens:
+        if work.max_draft_tokens and began <= until:
             asking[work.mode].append(index)
     drafts = [Draft()] * len(batch)
     for mode, indices in asking.items():
@@ -70,4 +72,4 @@ def _do(chores: Sequence[Callable[[], None]], batch: Sequence[Work]) -> Done:
         drafter = batch[indices[0]].sequence.drafters[mode]
         for index, draft in zip(indices, drafter.draft(asks), strict=True):
             drafts[index] = draft
-    return Done(drafts, time.perf_counter() - began)
+    return Done(drafts, time.monotonic() - began)

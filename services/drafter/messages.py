@@ -1,5 +1,6 @@
 """What crosses one stream between a target and this process, as plain values."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,8 +47,11 @@ class TurnSequence:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
+    """The target waits for its drafts for `budget_s` seconds from now."""
+
     number: int
     sequences: Sequence[TurnSequence]
+    budget_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

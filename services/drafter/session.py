@@ -7,6 +7,8 @@ passed over.
 """
 
 import asyncio
+import math
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -47,7 +49,7 @@ class Session:
     def __init__(self, drafters: Mapping[str, AnyDrafter], capacity: Capacity, thread: Executor) -> None:
         self._sequences = FedSequences(drafters, capacity)
         self._compute = Compute(thread)
-        self._turns: deque[tuple[int, list[Entry]]] = deque()
+        self._turns: deque[tuple[int, float, list[Entry]]] = deque()  # each with the end of its budget
         self._turn_room = asyncio.Semaphore(OPEN_TURNS)
         self._feeding: dict[int, FedSequence] = {}  # in the order of their next piece
         self._notices: dict[int, Ack | Behind] = {}  # the latest of each sequence, so that they take bounded memory
@@ -77,11 +79,11 @@ class Session:
                 while self._released:
                     yield self._released.popleft()
                 if self._turns:
-                    number, entries = self._turns.popleft()
+                    number, until, entries = self._turns.popleft()
                     self._turn_room.release()
                     for notice in self._behind(entries):
                         yield notice
-                    yield await self._propose(number, entries)
+                    yield await self._propose(number, until, entries)
                 elif self._draining:
                     raise Unavailable("the drafter is shutting down")
                 elif reading.done():
@@ -110,9 +112,9 @@ class Session:
                 return
             match request:
                 case Turn():
-                    entries = self._entries(request)
+                    until, entries = time.monotonic() + request.budget_s, self._entries(request)
                     await self._turn_room.acquire()
-                    self._turns.append((request.number, entries))
+                    self._turns.append((request.number, until, entries))
                 case SequenceFeed():
                     self._feed(request)
                 case Open():
@@ -183,12 +185,12 @@ class Session:
             if sequence.is_open and not _near(sequence, request):
                 yield Behind(sequence.id, sequence.epoch, sequence.fed)
 
-    async def _propose(self, number: int, entries: Sequence[Entry]) -> Proposals:
+    async def _propose(self, number: int, until: float, entries: Sequence[Entry]) -> Proposals:
         """Draft for the entries that reach their frontier within this turn; those with nothing to propose are listed
-        too, since their feed was absorbed."""
+        too, since their feed was absorbed. After `until` nobody waits for drafts, and so they are not computed."""
         reached = [entry for entry in entries if entry[0].is_open and _near(*entry)]
         works = [self._work(sequence, request) for sequence, request in reached]
-        done = await self._run(works)
+        done = await self._run(works, until=until)
         proposals = [
             Proposal(sequence.id, sequence.epoch, request.frontier, request.anchor, draft)
             for (sequence, request), draft in zip(reached, done.drafts, strict=True)
@@ -207,9 +209,9 @@ class Session:
         await self._run([Work(sequence, self._take(sequence, sequence.fed + PIECE_POSITIONS))])
         return Ack(sequence.id, sequence.epoch, sequence.fed) if sequence.is_open else None
 
-    async def _run(self, works: Sequence[Work]) -> Done:
+    async def _run(self, works: Sequence[Work], *, until: float = math.inf) -> Done:
         """What was read from the ring counts only if it was still there after the job."""
-        done = await self._compute.run(works)
+        done = await self._compute.run(works, until=until)
         for work in works:
             for feed in work.feeds:
                 if feed.taps is not None and feed.taps.lease is not None and not feed.taps.lease.holds:

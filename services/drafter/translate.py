@@ -1,5 +1,6 @@
 """Messages of the stream into plain values and back. What a message alone shows to be wrong is refused here."""
 
+import math
 from collections.abc import Sequence
 
 from tandem.v1 import drafter_pb2 as pb
@@ -58,7 +59,7 @@ def request_of(request: pb.DraftRequest, hello: Hello, ring: Ring | None = None)
                 _turn_sequence(entry, hello, ring, f"turn.sequences[{index}]")
                 for index, entry in enumerate(turn.sequences)
             ]
-            return Turn(turn.turn, entries)
+            return Turn(turn.turn, entries, _budget_s(turn))
         case "feed":
             feed = request.feed
             return SequenceFeed(feed.sequence, feed.epoch, _feed(feed, hello, ring, "feed"))
@@ -87,6 +88,15 @@ def _open(request: pb.Open, hello: Hello) -> Open:
     )
     modes = tuple(_mode(mode, "open.modes") for mode in request.modes)
     return Open(sequence=request.sequence, epoch=request.epoch, modes=modes, opening=opening)
+
+
+def _budget_s(turn: pb.Turn) -> float:
+    if not turn.HasField("budget"):
+        return math.inf
+    seconds = turn.budget.ToNanoseconds() / 1e9
+    if seconds < 0:
+        raise InvalidRequest(f"{seconds} s; it must not be negative", field="turn.budget")
+    return seconds
 
 
 def _turn_sequence(entry: pb.TurnSequence, hello: Hello, ring: Ring | None, field: str) -> TurnSequence:

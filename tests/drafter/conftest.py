@@ -78,8 +78,8 @@ class Stream:
     def feed(self, id, start, ids, *, epoch=1):
         self.send(SequenceFeed(id, epoch, Feed(start, ids)))
 
-    def turn(self, number, *entries):
-        self.send(Turn(number, entries))
+    def turn(self, number, *entries, **budget):
+        self.send(Turn(number, entries, **budget))
 
     def close(self, id):
         self.send(Close(id))

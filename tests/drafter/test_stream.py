@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import grpc
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from tandem.v1 import drafter_pb2 as pb
 from tandem.v1 import types_pb2
 from tandem.v1.drafter_pb2_grpc import DrafterServiceStub
@@ -152,6 +153,11 @@ REFUSED = {
     "something before Hello": ([OPEN], InvalidRequest, "hello"),
     "Hello twice": ([HELLO, HELLO], InvalidRequest, "hello"),
     "an empty message": ([HELLO, pb.DraftRequest()], InvalidRequest, "message"),
+    "a budget below nothing": (
+        [HELLO, pb.DraftRequest(turn=pb.Turn(budget=Duration(seconds=-1)))],
+        InvalidRequest,
+        "turn.budget",
+    ),
     "a sequence that is not open": ([HELLO, turn()], InvalidRequest, f"{ENTRY}.sequence"),
     "a mode that is not loaded": ([HELLO, OPEN, turn(mode=MTP)], InvalidRequest, f"{ENTRY}.mode"),
     "a mode that does not exist": ([HELLO, OPEN, turn(mode=99)], InvalidRequest, f"{ENTRY}.mode"),

@@ -35,6 +35,27 @@ async def test_a_turn_waits_for_one_piece_of_a_long_feed_and_no_more(drafter, st
     assert len(drafter.threads - {threading.get_ident()}) == len(drafter.threads) == 1
 
 
+@pytest.mark.parametrize(("budget_s", "drafts"), [(0.0, ()), (1e9, (3, 2))])
+async def test_a_turn_that_waited_longer_than_its_budget_absorbs_its_feed_and_drafts_nothing(
+    drafter, streaming, budget_s, drafts
+):
+    drafter.go_on.clear()
+    async with streaming(drafter, streams=2) as (_, other, stream):
+        other.open(1)
+        other.feed(1, 0, PROMPT[:PIECE_POSITIONS])
+        busy = asyncio.create_task(other.receive())
+        await asyncio.to_thread(drafter.absorbing.wait)  # another target's prompt holds the thread
+        stream.open(2)
+        stream.turn(1, stream.entry(2, 1, 3, feed=Feed(0, [3])), budget_s=budget_s)
+        answer = asyncio.create_task(stream.receive())
+        await stream.taken_in()
+        drafter.go_on.set()
+        [proposals], _ = await asyncio.gather(answer, busy)
+    [proposal] = proposals.proposals
+    assert (proposal.frontier, proposal.draft.ids) == (1, drafts)
+    assert ("absorb", 2, 1) in drafter.calls
+
+
 async def test_long_feeds_of_several_sequences_are_absorbed_in_turns(drafter, streaming):
     drafter.go_on.clear()
     async with streaming(drafter) as (_, stream):

@@ -453,7 +453,9 @@ class Turn(_message.Message):
     def sequences(self) -> _containers.RepeatedCompositeFieldContainer[Global___TurnSequence]: ...
     @_builtins.property
     def budget(self) -> _duration_pb2.Duration:
-        """What is left of the round's drafting time when the turn is sent."""
+        """What is left of the round's drafting time when the turn is sent; without it, all the time there is. A turn whose
+        time is up before drafting begins is answered without ids.
+        """
 
     def __init__(
         self,
