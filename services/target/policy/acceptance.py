@@ -127,9 +127,10 @@ class Prior:
 class Acceptance:
     """One drafter for one sequence. Drafts that were `tried`, which none is behind a wrong one, and that were
     `accepted`, in all; of those that were cut as many as is to be expected. `bias` is that of the confidences that were
-    given for the sequence."""
+    given for the sequence. `current`: rounds of the sequence whose doubts are in it."""
 
-    def __init__(self, prior: Prior) -> None:
+    def __init__(self, prior: Prior, current: int = 0) -> None:
+        self.current = current
         self.tried = self.accepted = 0.0
         self.bias = Bias(fade=0.985)
         self._prior = prior
@@ -163,12 +164,16 @@ class Acceptance:
             self._harder.relax(FORGET)
             self._drift = 0.0
 
-    def relax(self) -> None:
-        """It was not used in a round."""
+    def relax(self, now: int) -> None:
+        """It was not used since round `current`, and now so many are over."""
+        if now == self.current:
+            return
+        left = RELAX ** (now - self.current)
+        self.current = now
         for tally in (self._drafts, self._came):
-            tally.weight /= RELAX
-        self._harder.relax(RELAX)
-        self.bias.relax(RELAX)
+            tally.weight /= left
+        self._harder.relax(left)
+        self.bias.relax(left)
 
     @property
     def speaks(self) -> float:

@@ -21,7 +21,7 @@ from services.target.policy.steered import Steered
 from services.target.policy.timings import Timings
 from services.target.policy.tries import Tries
 from services.target.policy.trim import Arrived, Trim, reach
-from services.target.policy.usage import Usage
+from services.target.policy.usage import Usage, chosen_freely
 
 Drafters = Mapping[str, DrafterDescription]
 
@@ -158,34 +158,28 @@ class Controller:
         for mode, prior in self._priors.items():
             if mode not in used:
                 prior.relax()
-        cases = {case.view.key: case for case in self._cases}
         for outcome in seen.outcomes:
             state = self._states.get(outcome.key)
             if state is None:
                 continue
-            if case := cases.get(outcome.key):
-                meant = state.mode if state.mode == outcome.mode and outcome.asked else None
-                self._usage.record(case.view.speculation, state.band, case.most, meant)
+            drafted = outcome.mode if outcome.asked else None
+            if state.free and state.band:
+                self._usage.record(state.band, state.able, drafted if drafted == state.mode else None)
             state.budget.spend(seen.seconds, lost_s)
-            if outcome.asked and seen.answered:
-                self._trim.learn(outcome, state.of(outcome.mode, self._priors), greedy=state.greedy)
-            for mode, tries in state.tries.items():
-                if mode != outcome.mode or not outcome.asked:
-                    tries.waited += 1
-                    if mode in state.acceptance:
-                        state.acceptance[mode].relax()
-                elif mode == state.mode:
-                    tries.used(self._rules.gate)
-                else:
-                    tries.tried(self._rules.gate, known=self._priors[mode].tries >= KNOWN)
+            if drafted and seen.answered:
+                self._trim.learn(outcome, state.of(drafted, self._priors), greedy=state.greedy)
+            state.rounds += 1
+            if drafted in state.tries:
+                state.drafted(drafted, self._rules, known=self._priors[drafted].tries >= KNOWN)
 
     def _case(self, view: View, drafters: Drafters) -> Case:
         state = self._state(view)
         able = eligible(view, state.placed(view, self._rules), drafters).modes
         for mode in able:
-            state.tries.setdefault(mode, Tries(self._rules.gate.first))
+            if mode not in state.tries:
+                state.tries[mode] = Tries(self._rules.gate.first, state.rounds)
         most = {mode: min(limit(view.speculation, drafters[mode]), view.remaining - 1) for mode in able}
-        state.greedy = view.greedy
+        state.able, state.greedy, state.free = able, view.greedy, chosen_freely(view.speculation)
         return Case(view, state, most)
 
     def _state(self, view: View) -> Steered:

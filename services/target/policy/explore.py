@@ -29,10 +29,10 @@ def probe(
     """Who would try which drafter, by index: the one that waited longest, and who may join it. One of the `new`, of
     which little is known, need not wait."""
     waiting = [
-        (state.tries[mode].waited, mode)
+        (state.rounds - state.tries[mode].last, mode)
         for state, each, now in zip(states, options, used, strict=True)
         for mode in each
-        if mode != now and (state.tries[mode].due or mode in new)
+        if mode != now and (state.tries[mode].due(state.rounds) or mode in new)
     ]
     if not waiting:
         return {}
@@ -40,7 +40,7 @@ def probe(
     return {
         index: mode
         for index, (state, each, now) in enumerate(zip(states, options, used, strict=True))
-        if mode in each and mode != now and (state.tries[mode].may_join or mode in new)
+        if mode in each and mode != now and (state.tries[mode].may_join(state.rounds) or mode in new)
     }
 
 

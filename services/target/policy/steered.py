@@ -1,6 +1,6 @@
 """What the controller keeps of one sequence, from its first round to its end."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from services.target.policy.acceptance import Acceptance, Prior
@@ -17,14 +17,18 @@ STICKY = 0.99
 
 @dataclass(slots=True)
 class Steered:
-    """`mode` is what it uses until further notice, `reason` why that is not what was asked for. `tries`: by mode, when
-    it may be tried again while it is not used. `greedy`: it takes the likeliest tokens."""
+    """`mode` is what it uses until further notice, `reason` why that is not what was asked for. `able` could draft for it
+    when its plan was made. `tries`: by mode, when it may be tried again while it is not used. `rounds`: so many it has
+    decoded in. `greedy`: it takes the likeliest tokens. `free`: what drafts is for the policy to say."""
 
     budget: Budget
     band: Band | None = None
     mode: str | None = None
     reason: str | None = None
+    able: Collection[str] = ()
+    rounds: int = 0
     greedy: bool = True
+    free: bool = True
     acceptance: dict[str, Acceptance] = field(default_factory=dict)
     tries: dict[str, Tries] = field(default_factory=dict)
 
@@ -35,9 +39,23 @@ class Steered:
         return self.band
 
     def of(self, mode: str, priors: Mapping[str, Prior]) -> Acceptance:
+        """As it is now, after the rounds that did not use it."""
         if mode not in self.acceptance:
-            self.acceptance[mode] = Acceptance(priors[mode])
-        return self.acceptance[mode]
+            self.acceptance[mode] = Acceptance(priors[mode], self.rounds)
+        known = self.acceptance[mode]
+        known.relax(self.rounds)
+        return known
+
+    def drafted(self, mode: str, rules: PolicyRules, *, known: bool) -> None:
+        """It was used or tried in the round that is over."""
+        tries = self.tries[mode]
+        tries.last = self.rounds
+        if mode == self.mode:
+            tries.used(rules.gate)
+        else:
+            tries.tried(rules.gate, known=known)
+        if mode in self.acceptance:
+            self.acceptance[mode].current = self.rounds
 
     def choice(self, mode: str, most: int, priors: Mapping[str, Prior], *, least: int = 0) -> Choice:
         """What up to `most` drafts of `mode` would bring."""

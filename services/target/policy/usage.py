@@ -23,16 +23,16 @@ class Usage:
     """By band, since what wins in short contexts may not in long ones. Every drafter begins as one that is used."""
 
     def __init__(self) -> None:
-        self._shares: dict[tuple[Band, str], float] = {}
+        self._shares: dict[Band, dict[str, float]] = {}
         self._left_out = 0  # sequences since the last scout
 
-    def record(self, speculation: Speculation, band: Band | None, able: Collection[str], used: str | None) -> None:
-        """A round in which those of `able` could have drafted, and `used` did, as it was believed to be the best."""
-        if band is None or not _chosen_freely(speculation):
-            return
+    def record(self, band: Band, able: Collection[str], used: str | None) -> None:
+        """A round of a sequence for which `used` drafted, as the best of those of `able`. To be told only of those that
+        were chosen freely."""
+        shares = self._shares.setdefault(band, {})
         for mode in able:
-            share = self._shares.get((band, mode), 1.0)
-            self._shares[band, mode] = share + NEW * ((mode == used) - share)
+            share = shares.get(mode, 1.0)
+            shares[mode] = share + NEW * ((mode == used) - share)
 
     def left_out(
         self,
@@ -42,7 +42,7 @@ class Usage:
         drafters: Mapping[str, DrafterDescription],
     ) -> frozenset[str]:
         """Those of `drafters` that a sequence does without whose context will be of `lengths` tokens."""
-        if not _chosen_freely(speculation):
+        if not chosen_freely(speculation):
             return frozenset()
         reached = [
             band for band in bands if band.start < lengths.stop and (band.end is None or lengths.start < band.end)
@@ -51,7 +51,7 @@ class Usage:
             mode
             for mode, drafter in drafters.items()
             if (drafter.tap_layers or drafter.needs_final_hidden)  # any other is fed token ids, which is nothing
-            and all(self._shares.get((band, mode), 1.0) < SELDOM for band in reached if mode in band.modes)
+            and all(self._shares.get(band, {}).get(mode, 1.0) < SELDOM for band in reached if mode in band.modes)
         )
         if not unused:
             return unused
@@ -60,9 +60,10 @@ class Usage:
 
     def forget(self, mode: str) -> None:
         """The drafter is gone; what comes back under its name may be another."""
-        self._shares = {key: share for key, share in self._shares.items() if key[1] != mode}
+        for shares in self._shares.values():
+            shares.pop(mode, None)
 
 
-def _chosen_freely(speculation: Speculation) -> bool:
+def chosen_freely(speculation: Speculation) -> bool:
     """Other requests use what they were told to, so their rounds say nothing of what is worth it."""
     return speculation.mode == "auto" and not speculation.strict and speculation.bands is None
