@@ -17,9 +17,9 @@ STICKY = 0.99
 
 @dataclass(slots=True)
 class Steered:
-    """`mode` is what it uses until further notice, `reason` why that is not what was asked for. Drafters that are `able`
-    could draft for it when its plan was made. `tries`: by mode, when it may be tried again while it is not used. It
-    decoded in `rounds` so far. `greedy`: it takes the likeliest tokens. `free`: what drafts is for the policy to say."""
+    """`mode` is what it uses until further notice, `reason` why that is not what was asked for. Drafters `able`
+    to draft for it when its plan was made. `tries`: by mode, when it may be tried again while it is not used. It
+    decoded in `rounds` so far. `greedy`: it takes the likeliest tokens. `free`: what drafts is up to the policy."""
 
     budget: Budget
     band: Band | None = None
