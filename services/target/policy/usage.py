@@ -53,10 +53,10 @@ class Usage:
             if (drafter.tap_layers or drafter.needs_final_hidden)  # any other is fed token ids, which is nothing
             and all(self._shares.get(band, {}).get(mode, 1.0) < SELDOM for band in reached if mode in band.modes)
         )
-        if not unused:
-            return unused
-        self._left_out = (self._left_out + 1) % SCOUT
-        return unused if self._left_out else frozenset()
+        hoped_for = unused & {mode for band in reached for mode in band.modes}
+        if hoped_for:
+            self._left_out = (self._left_out + 1) % SCOUT
+        return unused if self._left_out else unused - hoped_for
 
     def forget(self, mode: str) -> None:
         """The drafter is gone; what comes back under its name may be another."""

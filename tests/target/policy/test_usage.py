@@ -77,6 +77,10 @@ def requests(it, count, first, rounds=60, asked=AUTO):
     return ran
 
 
+def test_what_no_band_that_can_be_reached_names_is_left_out_by_all():
+    assert left_out(Usage(), range(1000, 2000)) == [{"dflash"}] * SCOUT
+
+
 def losing_mtp(right):
     """Of its drafts `right` are right, by mode; of the n-gram drafter's 5."""
     rules = PolicyRules(bands=(SHORT, LONG))
