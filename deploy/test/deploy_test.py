@@ -116,7 +116,7 @@ def kill_and_restart_drafter(stack: Stack) -> None:
     stack.until_healthy("gateway", "target")
     stack.compose("up", "--no-build", "--detach", "drafter")
     deadline = time.monotonic() + 120
-    while not all(state.up for state in drafters(stack).values()):
+    while not (states := drafters(stack)) or not all(state.up for state in states.values()):
         assert time.monotonic() < deadline, "the drafter was never taken up again"
         time.sleep(0.2)
     check_loaded(stack)
