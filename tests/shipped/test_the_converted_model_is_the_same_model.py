@@ -7,6 +7,7 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 
 from services.shipped.gguf_weights import rotate_by_halves
 from services.shipped.prepare import prepare
+from services.supervisor.serve import QUESTION
 
 
 def test_folder_loads_in_the_oracle_with_every_weight(make, cache, tmp_path):
@@ -54,11 +55,17 @@ def test_the_tokenizer_cuts_digits_apart_and_keeps_text_in_the_oracle(make, cach
     assert json.loads((folder / "tokenizer.json").read_text())["model"]["type"] == "BPE"
 
 
-def test_the_embedded_model_answers_in_the_oracle(embedded_model):
+def test_the_embedded_model_answers_the_first_question_in_the_oracle_whatever_the_rounding(embedded_model):
     tokenizer = AutoTokenizer.from_pretrained(embedded_model)
-    oracle = LlamaForCausalLM.from_pretrained(embedded_model)
-    messages = [{"role": "user", "content": "What is the capital of France?"}]
+    oracle = LlamaForCausalLM.from_pretrained(embedded_model, dtype=torch.float32)
+    messages = [{"role": "user", "content": QUESTION}]
     prompt = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
     with torch.inference_mode():
-        ids = oracle.generate(**prompt, max_new_tokens=12, do_sample=False)[0, prompt["input_ids"].shape[1] :]
-    assert tokenizer.decode(ids) == "The capital of France is Paris.<|im_end|>"
+        made = oracle.generate(
+            **prompt, max_new_tokens=12, do_sample=False, output_scores=True, return_dict_in_generate=True
+        )
+    answer = tokenizer.decode(made.sequences[0, prompt["input_ids"].shape[1] :])
+    assert answer == "The capital of Japan is Tokyo.<|im_end|>"
+    for step, scores_1V in enumerate(made.scores):
+        best, second = scores_1V[0].topk(2).values.tolist()
+        assert best - second > 4 * 2.0**-8 * abs(best), f"token {step} is within a few steps of bf16 of another"

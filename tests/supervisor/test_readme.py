@@ -45,7 +45,7 @@ def test_both_requests_are_answered_and_sigterm_leaves_nothing_behind(tmp_path):
             assert json.loads(last.removeprefix("data: "))["speculation"]["resolved"] == "ngram"
             assert done == "data: [DONE]"
         script = run(sys.executable, "-c", block("GenerationServiceStub").replace("127.0.0.1:8001", grpc))
-        assert "Paris" in script.stdout, script.stderr
+        assert "Tokyo" in script.stdout, script.stderr
 
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0

@@ -149,3 +149,10 @@ def chat(
             mode=MODES.value(mode), max_draft_tokens=max_draft_tokens, strict=strict, stats=True
         ),
     )
+
+
+def one_word(count: int) -> pb.GenerateRequest:
+    """Answered with " hello", `count` times: what a model repeats by itself differs between processors."""
+    request = chat("Say hello.", count, strict=True)
+    request.sampling.logit_bias.add(id=33662, bias=100)
+    return request

@@ -8,10 +8,11 @@ import urllib.request
 import openai
 import pytest
 
+from services.supervisor.serve import QUESTION
 from services.wire.codec import MODES, REASONS
-from tests.system.running import Tandem, chat
+from tests.system.running import Tandem, chat, one_word
 
-MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
+MESSAGES = [{"role": "user", "content": QUESTION}]
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def test_the_printed_curl_line_streams_an_answer(served: Tandem) -> None:
     assert events[-1] == "[DONE]"
     chunks = [json.loads(event) for event in events[:-1]]
     text = "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
-    assert "Paris" in text
+    assert "Tokyo" in text
     assert chunks[-1]["speculation"]["exact"] is True
 
 
@@ -39,7 +40,7 @@ def test_every_mode_answers_alike_through_the_official_client(served, client, mo
     )  # fmt: skip
     chunks = list(made) if stream else [made]
     texts = [choice.delta.content if stream else choice.message.content for each in chunks for choice in each.choices]
-    assert "".join(text or "" for text in texts) == "The capital of France is Paris."
+    assert "".join(text or "" for text in texts) == "The capital of Japan is Tokyo."
     report = chunks[-1].speculation
     assert report["requested"] == mode
     loaded = mode in ("auto", "none", "ngram")
@@ -48,8 +49,8 @@ def test_every_mode_answers_alike_through_the_official_client(served, client, mo
 
 
 def test_grpc_streams_the_same_answer(served: Tandem) -> None:
-    answer = served.ask(chat("What is the capital of France?", 24))
-    assert answer.text == "The capital of France is Paris."
+    answer = served.ask(chat(QUESTION, 24))
+    assert answer.text == "The capital of Japan is Tokyo."
     assert answer.report.resolved == MODES.value("ngram")
     assert answer.report.reason == REASONS.value(None)
     assert len(answer.ids) == sum(getattr(answer.report.by_origin, name) for name in
@@ -57,7 +58,8 @@ def test_grpc_streams_the_same_answer(served: Tandem) -> None:
 
 
 def test_drafts_are_accepted_on_text_that_repeats(served: Tandem) -> None:
-    answer = served.ask(chat("Write the word hello thirty times.", 64, strict=True))
+    answer = served.ask(one_word(64))
+    assert answer.text == " hello" * 64
     assert answer.report.accepted > 10
     assert answer.rounds < len(answer.ids)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.system.running import chat, tandem
+from tests.system.running import chat, one_word, tandem
 
 PROMPTS = [f"Write the numbers from {start} to {start + 30}, separated by commas." for start in range(8)]
 
@@ -31,8 +31,7 @@ def test_a_killed_drafter_costs_nothing_but_time(embedded_model) -> None:
             assert event.wait(60)
         killed = running.kill("drafter")
         assert [each.result().ids for each in asked] == plain
-        repeating = chat("Write the word hello thirty times.", 64, strict=True)
-        assert running.ask_until_drafted(repeating).report.accepted > 0
+        assert running.ask_until_drafted(one_word(64)).report.accepted > 0
         assert running.child("drafter") != killed
 
 

@@ -181,6 +181,17 @@ async def system(
     worker.close()
 
 
+async def drive(asked: list, script, *, count: int = 1, patience: Patience = PATIENT):
+    """Run the requests together; returns the updates, the link and the drafter."""
+    drafter = ScriptedDrafter(truth_of(asked), iter(script))
+    async with system(drafter, patience=patience) as running:
+        answers = [await asyncio.gather(*map(running.answer, asked)) for _ in range(count)]
+        await running.settled()
+        if count > 1:
+            await drafter.all_closed()
+        return answers[-1], running.link, drafter
+
+
 def _wait_for_reconnection(rounds: Rounds, link: DrafterLink) -> None:
     plan = rounds._plan
 
