@@ -31,6 +31,9 @@ RELAX_ALL = 0.999
 RECENT, FAR, FORGET = 0.9, 2.5, 0.15
 """Surprises fade by the first; where their sum is off by so many standard deviations, all but the last is forgotten."""
 
+FORGOTTEN = 1e-12
+"""What is left of counts when nothing of them matters any more."""
+
 NEGLIGIBLE = 0.01
 """Drafts that are kept less often than this are not thought of."""
 
@@ -56,7 +59,15 @@ class Tally:
             self.won[i] += self.weight
         if cut:
             self._expect(asked, accepted, cut)
-        if self.weight > 1e12:
+        self._rescale()
+
+    def relax(self, left: float) -> None:
+        """All counts become `left` of what they were. However often: a server runs for weeks."""
+        self.weight /= max(left, FORGOTTEN)
+        self._rescale()
+
+    def _rescale(self) -> None:
+        if self.weight > 1 / FORGOTTEN:
             self.tried = [each / self.weight for each in self.tried]
             self.won = [each / self.weight for each in self.won]
             self.weight = 1.0
@@ -111,7 +122,7 @@ class Prior:
     def relax(self) -> None:
         """No sequence used it in a round."""
         for tally in (self._drafts, self._came):
-            tally.weight /= RELAX_ALL
+            tally.relax(RELAX_ALL)
 
     def refresh(self) -> None:
         """Far positions, seldom reached, lean on the ones before them."""
@@ -160,7 +171,7 @@ class Acceptance:
         self._spread = 0.95 * self._spread + 0.05 * surprise * surprise
         self._drift = RECENT * self._drift + surprise
         if self._drift * self._drift > FAR * FAR * self._spread / (1 - RECENT * RECENT):
-            self._drafts.weight /= FORGET
+            self._drafts.relax(FORGET)
             self._harder.relax(FORGET)
             self._drift = 0.0
 
@@ -171,7 +182,7 @@ class Acceptance:
         left = RELAX ** (now - self.current)
         self.current = now
         for tally in (self._drafts, self._came):
-            tally.weight /= left
+            tally.relax(left)
         self._harder.relax(left)
         self.bias.relax(left)
 
