@@ -34,6 +34,7 @@ from services.errors import TandemError, Unavailable
 from services.target.link.patience import Breaker, Deadline
 from services.target.link.stream import Stream
 from services.target.link.turn import Drafts
+from services.target.link.welcome import usable
 from services.target.sequence import Sequence as Generation
 from services.target.taps.needs import Needs
 from services.target.taps.retained import Retained
@@ -204,7 +205,7 @@ class DrafterLink:
                 hello = Hello(ring=ring)
                 hello.MergeFrom(self._hello)
                 outgoing.put_nowait(DraftRequest(hello=hello))
-                welcome = usable(await self._welcome(call), self._hello.layers)
+                welcome = usable(await self._welcome(call), self._hello)
             stream = Stream(welcome, outgoing, self._hello.vocab_size, self.dropped, self.taps)
             self._begin(stream, welcome)
             while isinstance(response := await call.read(), DraftResponse):
@@ -243,22 +244,6 @@ class DrafterLink:
         self._stream = self._call = None
         self.refusals = ()
         self.up.clear()
-
-
-def usable(welcome: Welcome, layers: int) -> Welcome:
-    """`welcome` with refusals in the place of drafters that need layers that the model does not have. A drafter should
-    refuse itself; where it does not, its needs must not become a step that fails."""
-    fit = Welcome()
-    fit.CopyFrom(welcome)
-    del fit.drafters[:]
-    for each in welcome.drafters:
-        deepest = max(each.tap_layers, default=0)
-        if deepest < layers:
-            fit.drafters.append(each)
-        else:
-            reason = f"it needs what layer {deepest} computes; the model has layers 0 to {layers - 1}"
-            fit.refusals.add(mode=each.mode, name=each.name, reason=reason)
-    return fit
 
 
 async def _write(call: "Call", outgoing: asyncio.Queue[DraftRequest]) -> None:
